@@ -145,7 +145,7 @@ def test_list_of_files_to_move_holds_no_word_that_has_moved() -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("top", PRODUCT)
-def test_a_word_would_be_found(tmp_path: pathlib.Path, top: str, word: str) -> None:
+def test_word_would_be_found(tmp_path: pathlib.Path, top: str, word: str) -> None:
     for directory in PRODUCT:
         (tmp_path / directory).mkdir()
     (tmp_path / top / "one.py").write_text(f"# see {word}X\n", encoding="utf-8")
@@ -153,7 +153,7 @@ def test_a_word_would_be_found(tmp_path: pathlib.Path, top: str, word: str) -> N
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_systems_own_directory_may_name_them(tmp_path: pathlib.Path, system: str) -> None:
+def test_systems_own_directory_may_name_them(tmp_path: pathlib.Path, system: str) -> None:
     for pattern in OF_A_SYSTEM:
         own = tmp_path / pattern.format(system).replace("*", "one")
         own.parent.mkdir(parents=True, exist_ok=True)

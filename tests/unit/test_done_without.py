@@ -50,7 +50,7 @@ def test_the_product_does_without(what: str) -> None:
         ("a user of a known password", "curl -u admin:admin"),
     ],
 )
-def test_it_would_be_found(tmp_path: pathlib.Path, what: str, text: str) -> None:
+def test_forbidden_tool_would_be_found(tmp_path: pathlib.Path, what: str, text: str) -> None:
     for top in PRODUCT:
         (tmp_path / top).mkdir()
     (tmp_path / "plugins/one.py").write_text(text, encoding="utf-8")

@@ -172,7 +172,7 @@ def test_mark_is_what_the_rules_look_for() -> None:
 
 
 @pytest.mark.parametrize("effect", EFFECTS, ids=[step_rules.name_of(one) for one in EFFECTS])
-def test_whatever_writes_ends_or_starts_something_is_a_step(effect: t.Any) -> None:
+def test_call_with_an_effect_is_a_step(effect: t.Any) -> None:
     """By the object, whatever a module calls it."""
     assert step_rules.is_step(effect, "ansible_collections.a")
 
@@ -255,7 +255,7 @@ def effects_in(function: types.FunctionType, above: tuple[str, ...] = ()) -> set
     return found
 
 
-def test_what_is_marked_has_no_effect() -> None:
+def test_marked_function_has_no_effect() -> None:
     """No call in it, nor in what it calls by name, is of an effect."""
     there = marked()
     assert len(there) > 100
@@ -273,7 +273,7 @@ def test_no_function_is_marked_that_no_step_could_be() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(step_rules.NAMED | step_rules.OPENERS | step_rules.NO_AFTER | superior.SPARED))
-def test_nothing_is_named_that_is_not_there_or_that_nobody_calls(name: str) -> None:
+def test_named_call_exists_and_is_called(name: str) -> None:
     """A name that comes back would not be tried."""
     found = object_of(name)
     assert name == step_rules.name_of(found)
@@ -329,7 +329,7 @@ def test_steps_that_are_named_are_there() -> None:
     assert all(step_rules.name_of(object_of(name)) == name for name in strike.WATCHES)
 
 
-def test_what_lies_over_modules_of_the_mother_superior_is_python() -> None:
+def test_instrumented_modules_of_the_mother_superior_are_valid_python() -> None:
     """Each of its calls passes through the one function."""
     sources = {path: inspect.getsource(importlib.import_module(f"{BASE}.{path}")) for path in superior.WALKED}
     texts, places = superior.covers(sources)
@@ -352,7 +352,7 @@ def test_children_and_ends_are_tried_once() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(step_rules.NO_AFTER))
-def test_what_comes_back_twice_or_never_fails_before_it_alone(name: str) -> None:
+def test_call_that_returns_twice_or_never_fails_before_it_alone(name: str) -> None:
     """After a fork two processes would."""
     steps: list[str] = []
     assert step_rules.with_faults(in_place_of(object_of(name)), "ansible_collections.a", steps.append)() == 7
@@ -405,7 +405,7 @@ def test_step_fails_in_the_program_that_is_meant(
                                                          "before", "before", "after")]  # fmt: skip
 
 
-def test_what_raises_by_itself_fails_before_it_alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_that_raises_fails_before_it_alone(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault after a call that does not return is one to which no job comes; after a fork, one to which two do."""
     step, _armed, reached = _strike(tmp_path)
     monkeypatch.setattr(sys, "orig_argv", ["python", "-I", "-m", "a.cli.hook", "epilogue"])

@@ -75,5 +75,5 @@ def test_too_little_is_a_failure_whatever_the_reason(tmp_path: pathlib.Path, sui
     assert word in words
 
 
-def test_a_suite_that_is_left_out_is_too_little(tmp_path: pathlib.Path) -> None:
+def test_suite_that_is_left_out_is_too_little(tmp_path: pathlib.Path) -> None:
     assert fuzz(tmp_path, EVERY + PLAIN, 100, "-k", "plain")[:2] == (1, (0, 0, ", and 100 were wanted"))

@@ -44,7 +44,7 @@ def locked(name: str) -> dict[str, tuple[Requirement, list[str]]]:
 
 
 @pytest.mark.parametrize(("wish", "lock"), PAIRS)
-def test_the_lock_fulfils_the_wish(wish: str, lock: str) -> None:
+def test_lock_fulfils_the_wish(wish: str, lock: str) -> None:
     """Each library that we ask for is there, in a version that we can have."""
     there = locked(lock)
     for one in wanted(wish):

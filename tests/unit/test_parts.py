@@ -51,7 +51,7 @@ def test_chains_run_side_by_side(run):
     assert "woken" in done.stdout
 
 
-def test_the_last_of_several_chains_gives_way(run, tmp_path):
+def test_last_of_several_chains_gives_way(run, tmp_path):
     assert run("also", "also").returncode == 0
     mine, theirs = sorted(map(int, (tmp_path / "niceness").read_text().split()))
     assert (mine, theirs) == (os.nice(0), min(19, os.nice(0) + 10))
@@ -60,7 +60,7 @@ def test_the_last_of_several_chains_gives_way(run, tmp_path):
     assert (tmp_path / "niceness").read_text() == f"{os.nice(0)}\n"
 
 
-def test_a_failed_part_ends_nothing_and_is_told_last(run):
+def test_failed_part_ends_nothing_and_is_told_last(run):
     done = run("bad good")
     assert done.returncode == 1
     end = done.stdout.split("== bad failed")[1]
@@ -69,7 +69,7 @@ def test_a_failed_part_ends_nothing_and_is_told_last(run):
     assert "good           passed" in end
 
 
-def test_a_part_that_was_never_counted_is_a_failure(run):
+def test_part_that_was_never_counted_is_a_failure(run):
     assert run("gone", "good").returncode == 1
 
 

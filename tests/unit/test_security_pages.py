@@ -46,7 +46,7 @@ def wrong_names(page: str, root: pathlib.Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_names_is_there(page: pathlib.Path) -> None:
+def test_named_by_a_page_exists(page: pathlib.Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert wrong_names(text, ROOT) == []
     assert "::" not in SPAN.sub("", text), "a test is named in a span of code"
@@ -76,7 +76,7 @@ def test_every_hole_has_a_test_or_is_listed_as_not_tested() -> None:
         ("`tests/test_b.py::test_it`, `tests/test_b.py`", ["tests/test_b.py::test_it", "tests/test_b.py"]),
     ],
 )
-def test_a_wrong_name_is_found(tmp_path: pathlib.Path, page: str, wrong: list[str]) -> None:
+def test_wrong_name_is_found(tmp_path: pathlib.Path, page: str, wrong: list[str]) -> None:
     text = "# def test_i(): ...\ndef helper(): ...\ndef test_it(): ...\nclass Of:\n    def test_it_too(self): ...\n"
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_a.py").write_text(text, encoding="utf-8")

@@ -45,7 +45,7 @@ def test_attempts_are_counted_not_tests(tried: t.Any, cases: list[str], line: st
     assert tried.count("attacks", reports) == (line, well)
 
 
-def test_the_tests_that_a_page_names(tried: t.Any) -> None:
+def test_tests_that_a_page_names(tried: t.Any) -> None:
     page = "| a | b | `tests/unit/a.py::test_a`, `tests/e2e/b.py::test_b` |\n| c | d | `tests/unit/a.py::test_a` |\n"
     assert tried.names(page, "tests/unit") == ["tests/unit/a.py::test_a"]
     assert tried.names(page, "lab") == []

@@ -55,7 +55,7 @@ def test_a_guest_may_have_its_own_files_and_read_its_image() -> None:
     assert found["/srv/data/**"] == "r"
 
 
-def test_the_sockets_of_homes_are_ours_to_name() -> None:
+def test_sockets_of_homes_are_ours_to_name() -> None:
     ((_tag, socket),) = SPEC.virtiofs
     assert str(socket) not in rules(SPEC)
     block = yaml.safe_load(VARIABLES.read_text())["__compute_node_apparmor"]
@@ -65,7 +65,7 @@ def test_the_sockets_of_homes_are_ours_to_name() -> None:
 
 
 @pytest.mark.parametrize("pool", ["/usr/local/lib/images", "/usr/share/images"])
-def test_a_pool_that_the_role_refuses_would_stop_guests(pool: str) -> None:
+def test_pool_that_the_role_refuses_would_stop_guests(pool: str) -> None:
     spec = dataclasses.replace(SPEC, image=pathlib.Path(pool, "tiny@1/disk.qcow2"))
     with pytest.raises(AssertionError, match="skipped restricted file"):
         rules(spec)

@@ -197,7 +197,7 @@ def test_a_program_that_is_root_for_its_caller_is_no_qemu(node: Node) -> None:
     assert node.processes() == ()
 
 
-def test_who_is_root_in_part_is_not_root(node: Node) -> None:
+def test_process_with_some_root_ids_is_not_taken_for_root(node: Node) -> None:
     node.qemu(RUNNING, node.guest(RUNNING), preexec_fn=lambda: os.setresuid(NOBODY, 0, 0))
     assert node.processes() == ()
 
@@ -209,12 +209,12 @@ def test_what_names_no_start_is_nobodys(node: Node, key: str) -> None:
     assert node.processes() == ()
 
 
-def test_a_number_with_too_many_digits_is_none() -> None:
+def test_number_with_too_many_digits_is_none() -> None:
     assert not inventory._is_key("7.head." + "1" * 5000)
     assert inventory._is_key("72-1.head.12")
 
 
-def test_a_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     process = node.qemu(RUNNING, node.guest(RUNNING))
     real = pathlib.Path.readlink
 
@@ -228,7 +228,7 @@ def test_a_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monk
 
 
 @pytest.mark.parametrize("uid", [0, QEMU_UID])
-def test_a_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) -> None:
+def test_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) -> None:
     disk = node.guest(RUNNING)
     os.chown(disk, uid, uid)
     qemu_user.remember(uid, node.settings)
@@ -260,7 +260,7 @@ def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
     assert node.processes() == ()
 
 
-def test_a_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may have more than root may have descriptors."""
     disk = node.guest(RUNNING, NOBODY)
     words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
@@ -279,13 +279,13 @@ def test_a_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("deaf")
-def test_a_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
+def test_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
     node.qemu(RUNNING, node.guest(RUNNING))
     with pytest.raises(NodeFault, match="did not end within"):
         inventory.end_processes(node.settings, RUNNING)
 
 
-def test_whose_a_guests_disk_is_its_qemu_is_where_nothing_else_tells(node: Node) -> None:
+def test_qemu_with_a_guests_disk_open_is_found_without_other_signs(node: Node) -> None:
     """A guest that is older than what is kept of qemu's user, or that was made while /run was full."""
     disk = node.guest(RUNNING)
     os.chown(disk, QEMU_UID, QEMU_UID)
@@ -305,12 +305,12 @@ def test_every_user_is_kept_as_whom_guests_were_run(node: Node) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"uids": 7}', '{"uids": ["x"]}', '{"uids": [null]}'])
-def test_what_is_kept_in_no_known_form_says_nothing(node: Node, text: str) -> None:
+def test_remembered_ids_of_an_unknown_form_are_root_alone(node: Node, text: str) -> None:
     (node.settings.run_dir / qemu_user.FILE).write_text(text)
     assert qemu_user.remembered(node.settings) == {0}
 
 
-def test_what_others_could_have_written_says_nothing(node: Node) -> None:
+def test_remembered_ids_that_others_can_write_are_root_alone(node: Node) -> None:
     path = node.settings.run_dir / qemu_user.FILE
     path.write_text(json.dumps({"uids": [NOBODY]}))
     path.chmod(0o666)

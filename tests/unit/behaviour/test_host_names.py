@@ -43,7 +43,7 @@ each_of_the_nodes_own = pytest.mark.parametrize("own", ["Node1", "NODE1", "node1
 
 @each_spelling
 @each_of_the_nodes_own
-def test_a_node_knows_that_it_is_meant(asked: str, own: str) -> None:
+def test_node_knows_that_it_is_meant(asked: str, own: str) -> None:
     part = dataclasses.replace(PART, node=asked)
     settings = node_settings.settings_of(Policy(), own)
     assert authorize.check(part, Policy(), settings, {}) == authorize.Checked("", None)
@@ -53,7 +53,7 @@ def test_a_node_knows_that_it_is_meant(asked: str, own: str) -> None:
 
 @each_spelling
 @each_of_the_nodes_own
-def test_a_nodes_guests_are_named_as_it_names_itself(asked: str, own: str) -> None:
+def test_nodes_guests_are_named_as_it_names_itself(asked: str, own: str) -> None:
     part = dataclasses.replace(PART, node=asked)
     named = [used(f"v{own}-{slot}") for slot in (1, 2)]
     node_answer._check_names(part, named, "it")
@@ -72,7 +72,7 @@ def test_two_guests_do_not_differ_by_the_case_of_their_names() -> None:
 
 @each_spelling
 @pytest.mark.parametrize("known", SPELLINGS)
-def test_the_batch_servers_node_is_found(tmp_path: pathlib.Path, asked: str, known: str) -> None:
+def test_batch_servers_node_is_found(tmp_path: pathlib.Path, asked: str, known: str) -> None:
     words = f"<Data><Node><name>{known}</name><state>free</state><np>4</np><note>fan</note></Node></Data>"
     program = tmp_path / "pbsnodes"
     program.write_text(f"#!/bin/sh\necho '{words}'\n")
@@ -84,13 +84,13 @@ def test_the_batch_servers_node_is_found(tmp_path: pathlib.Path, asked: str, kno
 
 
 @each_spelling
-def test_an_expression_of_the_sites_fits(asked: str) -> None:
+def test_expression_of_the_sites_fits(asked: str) -> None:
     assert all(host_matches(expression, asked) for expression in ("node1", "Node[0-9]", "node.*"))
     assert not host_matches("node", asked)
 
 
 @each_spelling
-def test_a_record_has_the_consoles_of_a_node(tmp_path: pathlib.Path, asked: str) -> None:
+def test_record_has_the_consoles_of_a_node(tmp_path: pathlib.Path, asked: str) -> None:
     (tmp_path / "vNode1-1.console.log").touch()
     raw = {"guests": [{"rank": 0, "name": "vNode1-1", "node": "Node1"}]}
     record = job_record.JobRecord("7.head", 1, tmp_path, "", raw)
@@ -100,14 +100,14 @@ def test_a_record_has_the_consoles_of_a_node(tmp_path: pathlib.Path, asked: str)
 
 
 @each_spelling
-def test_a_trial_job_that_ran_on_a_node_is_seen(asked: str) -> None:
+def test_trial_job_that_ran_on_a_node_is_seen(asked: str) -> None:
     expected = t.cast(selftest.Expected, dataclasses.make_dataclass("E", ["nodes"])(("Node1",)))
     came = t.cast(selftest.Came, dataclasses.make_dataclass("C", ["record"])(None))
     assert "in no virtual machine" in selftest._machine(expected, came, {"host": [asked]}).words
 
 
 @each_spelling
-def test_the_servers_word_on_a_silent_node_is_found(asked: str) -> None:
+def test_servers_word_on_a_silent_node_is_found(asked: str) -> None:
     known = {"Node1": BatchNode("Node1", frozenset({"down"}), 4, 0, frozenset(), "")}
     silent = Report(asked, (Finding("ssh"),), 0.0, 0.0, asked=False)
     (report,) = examine.judge_together([silent], Policy(), "head", known)

@@ -69,7 +69,7 @@ def test_any_answer_of_qstat_is_a_job_or_an_error_of_ours(data: bytes) -> None:
 
 @tried
 @given(st.lists(st.tuples(st.sampled_from(TAGS), st.one_of(TEXTS, SLOTS)), min_size=1, max_size=3))
-def test_what_a_job_says_of_itself_comes_out_once_as_data(changes: list[tuple[bytes, str]]) -> None:
+def test_job_texts_in_server_answers_are_read_once_as_data(changes: list[tuple[bytes, str]]) -> None:
     data = JOB
     for tag, text in changes:
         data = put(data, tag, text)
@@ -140,7 +140,7 @@ def test_any_node_file_is_host_names_or_refused(node_file: pathlib.Path, data: b
 
 @tried
 @given(st.lists(NAMES, min_size=1, max_size=4), st.lists(st.one_of(NAMES, ODD), max_size=4))
-def test_a_node_file_is_the_servers_or_refused(hosts: list[str], lines: list[str]) -> None:
+def test_node_file_is_the_servers_or_refused(hosts: list[str], lines: list[str]) -> None:
     try:
         check_node_file("\n".join(lines), hosts)
     except UserFault as error:

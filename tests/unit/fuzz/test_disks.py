@@ -56,7 +56,7 @@ def looked(head: bytes, size: int = LENGTH) -> disk_format.DiskHeader | None:
         return None
 
 
-def test_the_head_is_one_that_is_believed() -> None:
+def test_head_is_one_that_is_believed() -> None:
     assert looked(GOOD) == disk_format.DiskHeader("qcow2", 64 << 20)
 
 

@@ -72,7 +72,7 @@ def environment(files: dict[str, str]) -> dict[str, str]:
     st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2),
     st.dictionaries(st.sampled_from(OWNER_FIELDS), VALUES, max_size=2),
 )
-def test_a_seed_says_what_it_was_told_once_or_is_refused(said: dict[str, t.Any], of_owner: dict[str, str]) -> None:
+def test_seed_says_what_it_was_told_once_or_is_refused(said: dict[str, t.Any], of_owner: dict[str, str]) -> None:
     said = {name: (value,) if isinstance(getattr(SEED, name), tuple) else value for name, value in said.items()}
     try:
         seed = dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, **of_owner), **said)
@@ -102,7 +102,7 @@ def test_a_seed_says_what_it_was_told_once_or_is_refused(said: dict[str, t.Any],
     st.dictionaries(st.sampled_from(PATHS), TEXTS, max_size=2),
     st.sampled_from([SLG.domain, OSV.domain]),
 )
-def test_a_domain_says_what_it_was_told_once_or_is_refused(
+def test_domain_says_what_it_was_told_once_or_is_refused(
     words: dict[str, str], paths: dict[str, str], template: str
 ) -> None:
     spec = dataclasses.replace(

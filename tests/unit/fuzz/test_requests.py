@@ -69,7 +69,7 @@ def test_any_attribute_is_a_request_or_refused(attribute: str) -> None:
 
 @tried
 @given(spoiled(GOOD))
-def test_what_is_decoded_is_what_is_encoded_again(wire: t.Any) -> None:
+def test_request_decoded_and_encoded_again_is_the_same(wire: t.Any) -> None:
     found = decoded(part(as_bytes(wire)))
     require_same_again(found)
     if found is not None:

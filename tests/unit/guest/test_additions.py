@@ -134,7 +134,7 @@ def test_a_file_that_is_there_is_replaced_and_no_link_is_followed_as_root(guest:
     assert (guest.root / "etc/shadow").read_text() == "root:*\n"
 
 
-def test_a_directory_in_the_way_is_told(guest: Guest) -> None:
+def test_directory_in_the_way_is_told(guest: Guest) -> None:
     (guest.root / "tmp/there").mkdir()
     done = guest.make(Additions(files=(AddedFile("/tmp/there", "644", ""),)))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (90, "file /tmp/there: a directory is there")
@@ -160,14 +160,14 @@ def test_commands_run_as_the_user_in_his_home_after_the_files(guest: Guest) -> N
     assert (log.read_text(), log.stat().st_uid) == ("to standard output\n", UID)
 
 
-def test_the_first_command_that_fails_ends_it_and_its_words_are_told(guest: Guest) -> None:
+def test_first_command_that_fails_ends_it_and_its_words_are_told(guest: Guest) -> None:
     done = guest.make(run("true", "echo no licence; exit 3", "touch /tmp/never"))
     assert done.returncode == USERS
     assert [line for line in done.stdout.splitlines() if line] == ["no licence", "command 2 ended with status 3"]
     assert not (guest.root / "tmp/never").exists()
 
 
-def test_a_command_that_would_never_end_is_ended(guest: Guest) -> None:
+def test_command_that_would_never_end_is_ended(guest: Guest) -> None:
     """Its own clock stands still here, so that it is the status which is told."""
     done = guest.make(run("trap '' TERM; while :; do sleep 1; done"), seconds=1)
     assert done.returncode == USERS
@@ -206,7 +206,7 @@ def test_what_is_missing_is_installed_before_anything_of_the_users(guest: Guest)
         ("nothing", ["unknown"], 90, "packages: unknown: the image's package sources have none"),
     ],
 )
-def test_whose_fault_it_is_that_a_package_is_not_there(
+def test_missing_package_ends_with_the_status_of_whose_fault_it_is(
     guest: Guest, mark: str, packages: list[str], status: int, words: str
 ) -> None:
     guest.debian()
@@ -217,7 +217,7 @@ def test_whose_fault_it_is_that_a_package_is_not_there(
     assert (done.returncode, done.stdout.splitlines()[-1][: len(words)]) == (status, words)
 
 
-def test_an_image_without_a_package_manager_says_so(guest: Guest) -> None:
+def test_image_without_a_package_manager_says_so(guest: Guest) -> None:
     done = guest.make(Additions(packages=(Package("make"),), commands=(Command("touch /tmp/never"),)))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (90, "packages: make: this image can install none")
     assert not (guest.root / "tmp/never").exists()

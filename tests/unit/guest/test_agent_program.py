@@ -90,7 +90,7 @@ def test_much_output_is_told_by_its_end(guest: Guest) -> None:
     assert len(text) == 8192
 
 
-def test_a_guest_learns_the_map_of_its_job(guest: Guest, root: pathlib.Path) -> None:
+def test_guest_learns_the_map_of_its_job(guest: Guest, root: pathlib.Path) -> None:
     """Names, node file, host keys, and the job's key, which is the user's alone."""
     told = JobMap(VERSION, "join", "72[1].head", 1, "n1", 60.0, HOSTS, KEY)
     settings = NodeSettings("n1", 1, domain="example.org", template_dir=None)

@@ -63,7 +63,7 @@ def guest(tmp_path: pathlib.Path) -> Guest:
     return Guest(tmp_path)
 
 
-def test_a_new_disk_gets_a_file_system_that_is_the_users(guest: Guest) -> None:
+def test_new_disk_gets_a_file_system_that_is_the_users(guest: Guest) -> None:
     for _time in range(2):
         done = guest.run("mount")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -75,7 +75,7 @@ def test_a_new_disk_gets_a_file_system_that_is_the_users(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1080, (1 << 20) - 1])
-def test_what_holds_anything_is_never_formatted(guest: Guest, place: int) -> None:
+def test_disk_with_any_content_is_never_formatted(guest: Guest, place: int) -> None:
     with (guest.root / "dev/vdc").open("r+b") as stream:
         stream.seek(place)
         stream.write(b"x")
@@ -84,7 +84,7 @@ def test_what_holds_anything_is_never_formatted(guest: Guest, place: int) -> Non
     assert (guest.root / "data").stat().st_uid == 0  # as it comes from the disk
 
 
-def test_what_cannot_be_mounted_is_the_users_to_mend(guest: Guest) -> None:
+def test_disk_that_cannot_be_mounted_is_the_users_fault(guest: Guest) -> None:
     (guest.root / "dev/vdc").write_bytes(b"x")
     (guest.root / "refuses").touch()
     done = guest.run("mount")
@@ -92,7 +92,7 @@ def test_what_cannot_be_mounted_is_the_users_to_mend(guest: Guest) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (90, words)
 
 
-def test_an_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:
+def test_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:
     (guest.root / "bin/mkfs.ext4").unlink()
     done = guest.run("mount")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (90, "it is new, and this image has no mkfs.ext4")
@@ -101,19 +101,19 @@ def test_an_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:
     assert guest.asked[1] == "mke2fs -F -m 0 -L vtorque-data /dev/vdc"
 
 
-def test_a_disk_that_has_not_come_is_nobodys_fault_yet(guest: Guest) -> None:
+def test_disk_that_has_not_come_is_nobodys_fault_yet(guest: Guest) -> None:
     (guest.root / "sys/block/vdc/serial").write_text("another")
     done = guest.run("mount")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "the disk has not come to the guest")
 
 
-def test_what_another_has_mounted_there_is_not_taken_for_it(guest: Guest) -> None:
+def test_mount_of_another_disk_is_not_taken_for_the_users(guest: Guest) -> None:
     (guest.root / "proc/mounts").write_text("fs:/data /data nfs rw 0 0\n")
     assert guest.run("unmount").returncode == 0
     assert guest.asked == []
 
 
-def test_it_is_taken_off_also_under_who_still_works_there(guest: Guest) -> None:
+def test_disk_in_use_is_unmounted(guest: Guest) -> None:
     guest.run("mount")
     (guest.root / "busy").touch()
     assert guest.run("unmount").returncode == 0
@@ -122,7 +122,7 @@ def test_it_is_taken_off_also_under_who_still_works_there(guest: Guest) -> None:
     assert len(guest.asked) == 4
 
 
-def test_what_stays_in_use_is_made_read_only(guest: Guest) -> None:
+def test_disk_that_stays_in_use_is_made_read_only(guest: Guest) -> None:
     guest.run("mount")
     (guest.root / "bin/sleep").unlink()
     guest.program("sleep", "#!/bin/sh\n")

@@ -123,7 +123,7 @@ def test_supplementary_groups_are_the_nodes(tmp_path: pathlib.Path) -> None:
     assert sorted((tmp_path / "etc/group").read_text().splitlines()) == sorted(first.splitlines())
 
 
-def test_who_is_in_the_group_of_the_journal_on_the_node_reads_that_of_no_guest(tmp_path: pathlib.Path) -> None:
+def test_user_of_the_nodes_journal_group_reads_no_guests_journal(tmp_path: pathlib.Path) -> None:
     """It has what root's own programs said there, as adm has the logs."""
     prepared(tmp_path, "root:x:0:\nsystemd-journal:x:999:\n", groups="101\tsystemd-journal\n12\tchem\n")
     assert "group systemd-journal gives power in this image, and is left out" in run(tmp_path)

@@ -64,13 +64,13 @@ def test_everything_is_mounted_once_however_often_it_is_run(guest: Guest) -> Non
     assert (guest.root / "scratch").readlink() == pathlib.Path("/workspace")
 
 
-def test_a_system_with_mount_nfs_finds_the_server_itself(guest: Guest) -> None:
+def test_system_with_mount_nfs_finds_the_server_itself(guest: Guest) -> None:
     guest.program("mount.nfs", "#!/bin/sh\n")
     assert guest.run(HOME).returncode == 0
     assert guest.asked == ["-t nfs -o hard,nosuid,nodev fs:/home/it's alice /home/it's alice"]
 
 
-def test_what_does_not_come_is_told_when_its_seconds_are_over(guest: Guest) -> None:
+def test_mount_that_is_late_is_reported_at_its_deadline(guest: Guest) -> None:
     """A try takes two of them here."""
     (guest.root / "refuses").touch()
     done = guest.run(HOME, seconds=3)
@@ -79,7 +79,7 @@ def test_what_does_not_come_is_told_when_its_seconds_are_over(guest: Guest) -> N
     assert len(guest.asked) == 2
 
 
-def test_a_home_of_somebody_else_is_refused(guest: Guest) -> None:
+def test_home_of_somebody_else_is_refused(guest: Guest) -> None:
     done = guest.run(HOME, uid=1001)
     assert done.returncode == 1
     assert "belongs to 0, and not to 1001" in done.stderr
@@ -91,6 +91,6 @@ def test_9p_is_asked_for_as_qemu_speaks_it(guest: Guest) -> None:
     assert not (guest.root / "scratch").exists()
 
 
-def test_a_guest_without_mounts_does_nothing(guest: Guest) -> None:
+def test_guest_without_mounts_does_nothing(guest: Guest) -> None:
     assert guest.run("").returncode == 0
     assert not (guest.root / "asked").exists()

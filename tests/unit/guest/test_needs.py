@@ -37,7 +37,7 @@ def called_by(script: pathlib.Path) -> set[str]:
 @pytest.mark.parametrize(
     "name", ["agent", "identity", "mounts", "../batch/torque/guest/pbsdsh", "ready", "run", "../batch/slurm/guest/srun"]
 )
-def test_what_a_program_in_a_guest_calls_stands_in_the_manual(name: str) -> None:
+def test_guest_programs_call_only_what_the_manual_names(name: str) -> None:
     applets = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
     called = called_by(templates.COLLECTION_DIR / f"guest/{name}.sh") & ({*applets} | MORE)
     needed = called - POSIX - OF_SYSTEMD - SPARED

@@ -84,7 +84,7 @@ def numbers(done: Result) -> list[str]:
     return sorted(done.stdout.splitlines())
 
 
-def test_a_program_runs_on_every_virtual_node_by_one_connection_a_guest(guest: Guest) -> None:
+def test_program_runs_on_every_virtual_node_by_one_connection_a_guest(guest: Guest) -> None:
     assert numbers(guest.run("sh", "-c", WHERE)) == ["0 0 2", "1 0 3", "2 1 4", "3 2 5", "4 1 6"]
     assert guest.called() == ["vcn10-0", "vcn2-0"]
 
@@ -106,7 +106,7 @@ def test_options_choose_the_nodes_as_torques_do(guest: Guest, options: tuple[str
     assert numbers(guest.run(*options, "sh", "-c", WHERE)) == tasks
 
 
-def test_a_host_is_found_by_its_short_name(guest: Guest, tmp_path: pathlib.Path) -> None:
+def test_host_is_found_by_its_short_name(guest: Guest, tmp_path: pathlib.Path) -> None:
     (tmp_path / "nodes").write_text("vcn1-0.site\nvcn10-0.site\n")
     assert numbers(guest.run("-h", "vcn10-0", "sh", "-c", WHERE)) == ["1 1 3"]
     assert guest.called() == ["vcn10-0.site"]
@@ -119,20 +119,20 @@ def test_one_after_the_other(guest: Guest, tmp_path: pathlib.Path) -> None:
     assert trace.read_text().split() == ["in", "out"] * 5
 
 
-def test_the_greatest_status_is_the_status_and_others_than_0_are_told(guest: Guest) -> None:
+def test_greatest_status_is_the_status_and_others_than_0_are_told(guest: Guest) -> None:
     done = guest.run("sh", "-c", 'echo fine; [ "$PBS_VNODENUM" -lt 2 ] || exit $((PBS_VNODENUM * 10))')
     assert done.returncode == 40
     assert sorted(done.stderr.splitlines()) == [f"pbsdsh: task {n} exit status {n}0" for n in (2, 3, 4)]
     assert done.stdout == "fine\n" * 5
 
 
-def test_a_guest_that_cannot_be_reached_is_told_and_fails(guest: Guest) -> None:
+def test_guest_that_cannot_be_reached_is_told_and_fails(guest: Guest) -> None:
     done = guest.run("-h", "vcn2-0", "true", FAR_HOME="/nowhere")
     assert done.returncode == 1
     assert "/nowhere" in done.stderr
 
 
-def test_a_program_that_is_not_there(guest: Guest) -> None:
+def test_program_that_is_not_there(guest: Guest) -> None:
     done = guest.run("-n", "2", "no-such-program")
     assert done.returncode == 127
     assert "no-such-program" in done.stderr
@@ -152,7 +152,7 @@ def test_words_and_variables_arrive_as_they_are(guest: Guest, node: str) -> None
     assert (done.stdout, done.stderr) == ("|".join([*words, odd]) + "|", "")
 
 
-def test_what_is_the_other_guests_is_its_own(guest: Guest) -> None:
+def test_pbsdsh_passes_all_variables_but_those_of_a_login(guest: Guest) -> None:
     """HOME and the like are not taken along; everything else is."""
     script = 'echo "$HOME ${TMPDIR-none} ${SSH_CONNECTION-none} $MINE"'
     done = guest.run(
@@ -161,7 +161,7 @@ def test_what_is_the_other_guests_is_its_own(guest: Guest) -> None:
     assert done.stdout == f"{guest.environment['FAR_HOME']} none none yes\n"
 
 
-def test_it_starts_where_the_job_started_and_reads_nothing(guest: Guest, tmp_path: pathlib.Path) -> None:
+def test_pbsdsh_starts_in_the_jobs_directory_without_input(guest: Guest, tmp_path: pathlib.Path) -> None:
     assert guest.run("-n", "2", "pwd").stdout.strip() == guest.environment["HOME"]
     assert guest.run("-n", "2", "pwd", PBS_O_INITDIR=str(tmp_path)).stdout.strip() == str(tmp_path)
     assert guest.run("wc", "-c").stdout.split() == ["0"] * 5
@@ -169,7 +169,7 @@ def test_it_starts_where_the_job_started_and_reads_nothing(guest: Guest, tmp_pat
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("node", ["0", "2"])
-def test_what_it_began_ends_with_it(guest: Guest, node: str, sent: signal.Signals) -> None:
+def test_pbsdsh_that_ends_ends_its_programs(guest: Guest, node: str, sent: signal.Signals) -> None:
     """However it ends: the pipe closes when the program and what it started are gone."""
     command = [*guest.command, "-n", node, "sh", "-c", "echo up; sleep 1000; echo never"]
     with subprocess.Popen(command, env=guest.environment, stdout=subprocess.PIPE, text=True) as process:
@@ -198,7 +198,7 @@ def test_what_it_began_ends_with_it(guest: Guest, node: str, sent: signal.Signal
         (("-c", "1", "-n", "1", "true"), {}, "Usage: pbsdsh"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_run(
+def test_pbsdsh_with_impossible_options_runs_nothing(
     guest: Guest, arguments: tuple[str, ...], variables: dict[str, str], words: str
 ) -> None:
     done = guest.run(*arguments, **variables)
@@ -213,6 +213,6 @@ def test_help(guest: Guest) -> None:
     assert done.stdout.startswith("Usage: pbsdsh")
 
 
-def test_it_can_be_included_in_a_template() -> None:
+def test_pbsdsh_can_be_included_in_a_template() -> None:
     """A shell's length expansion would open a comment of Jinja's."""
     assert templates.render("batch/torque/guest/pbsdsh.sh", site_dir=None) == PROGRAM.read_text()

@@ -63,13 +63,13 @@ def run(root: pathlib.Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_kernel_that_panics_under_the_job_restarts(root: pathlib.Path) -> None:
+def test_kernel_that_panics_under_the_job_restarts(root: pathlib.Path) -> None:
     """It would hang, and where the guest has no device for it nobody would be told; the restart ends the guest."""
     assert run(root) == ["1", "ready"]
     assert (root / "etc/hosts").read_text() == "127.0.0.1 v1-1\n"
 
 
-def test_a_guest_whose_kernel_has_no_such_setting_is_ready_too(root: pathlib.Path) -> None:
+def test_guest_whose_kernel_has_no_such_setting_is_ready_too(root: pathlib.Path) -> None:
     (root / "proc/sys/kernel/panic").unlink()
     (root / "proc/sys/kernel/panic").symlink_to("/not/there")
     assert run(root) == ["ready"]

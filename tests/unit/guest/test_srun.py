@@ -323,7 +323,7 @@ def test_pty_runs_on_this_very_terminal(guest: Guest) -> None:
         (("true",), {"VTORQUE_HOSTS": "/nowhere"}, "list of hosts '/nowhere' cannot be read"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_runs(
+def test_srun_with_impossible_options_runs_nothing(
     guest: Guest, arguments: tuple[str, ...], variables: dict[str, str], text: str
 ) -> None:
     done = guest.run(*arguments, **variables)

@@ -85,7 +85,7 @@ def guest(tmp_path: pathlib.Path) -> Guest:
     return Guest(tmp_path)
 
 
-def test_what_is_newer_is_fetched_first_and_then_installed_some_at_a_time(guest: Guest) -> None:
+def test_newer_packages_are_fetched_first_and_installed_in_batches(guest: Guest) -> None:
     """Not what only comes along, and no kernel: none is booted any more."""
     names = [f"lib{number}" for number in range(10)]
     guest.debian(*names, "linux-image-amd64")
@@ -99,20 +99,20 @@ def test_what_is_newer_is_fetched_first_and_then_installed_some_at_a_time(guest:
     ]
 
 
-def test_nothing_newer_is_well(guest: Guest) -> None:
+def test_updates_without_newer_packages_succeed(guest: Guest) -> None:
     guest.debian()
     assert guest.update() == ("done", 0, "")
     assert len(guest.asked) == 2
 
 
-def test_an_image_without_sources_or_without_those_of_security_updates_says_so(guest: Guest) -> None:
+def test_image_without_sources_or_without_those_of_security_updates_says_so(guest: Guest) -> None:
     guest.debian("libc6", sources=OTHERS)
     assert guest.update() == ("failed", 0, "none of this image's package sources is one of security updates")
     (guest.root / "etc/apt/sources.list").write_text("# deb http://mirror/debian stable main\n")
     assert guest.update() == ("failed", 0, "this image has no package sources")
 
 
-def test_an_image_without_a_package_manager_says_so(guest: Guest) -> None:
+def test_image_without_a_package_manager_says_so(guest: Guest) -> None:
     assert guest.update() == ("failed", 0, "this image has no package manager that is known")
 
 
@@ -125,14 +125,14 @@ def test_an_image_without_a_package_manager_says_so(guest: Guest) -> None:
         ("install", "the installation"),
     ],
 )
-def test_what_fails_is_told_in_the_words_of_apt_and_mended(guest: Guest, step: str, words: str) -> None:
+def test_failed_update_is_reported_with_the_output_of_apt_and_repaired(guest: Guest, step: str, words: str) -> None:
     guest.debian("libc6")
     (guest.root / f"fails-{step}").touch()
     assert guest.update() == ("failed", 0, f"{words}: E: no route to the mirror")
     assert guest.asked[-1] == "dpkg --configure -a --force-confold"
 
 
-def test_what_takes_too_long_is_ended_by_force_and_mended(guest: Guest) -> None:
+def test_update_that_takes_too_long_is_killed_and_repaired(guest: Guest) -> None:
     guest.debian("libc6")
     (guest.root / "clock-choice").write_text("99.0 1.0\n")  # what comes next has one second
     (guest.root / "hangs-fetch").touch()
@@ -140,7 +140,7 @@ def test_what_takes_too_long_is_ended_by_force_and_mended(guest: Guest) -> None:
     assert guest.asked[-1] == "dpkg --configure -a --force-confold"
 
 
-def test_nothing_is_begun_that_could_be_interrupted(guest: Guest) -> None:
+def test_update_that_would_be_interrupted_is_not_begun(guest: Guest) -> None:
     """Of 80 seconds 50 are to begin something in: the rest is for what is at work then, and to mend."""
     guest.debian(*(f"lib{number}" for number in range(11)))
     (guest.root / "clock-install").write_text("101.0 1.0\n")
@@ -148,7 +148,7 @@ def test_nothing_is_begun_that_could_be_interrupted(guest: Guest) -> None:
     assert len(guest.asked) == 4
 
 
-def test_a_slow_mirror_leaves_nothing_half_done(guest: Guest) -> None:
+def test_slow_mirror_leaves_nothing_half_done(guest: Guest) -> None:
     guest.debian("libc6")
     (guest.root / "clock-update").write_text("100.0 1.0\n")
     assert guest.update() == ("timed out", 0, "the choice of packages: there was no time left")

@@ -168,13 +168,13 @@ def test_marker_is_seen(hook: Hook, resources: str) -> None:
     ["", "other=", "other=vtorque2", "other=my-vtorque", "another=vtorque", "nodes=other=vtorque", "other=a,vtorque",
      "other=VTORQUE", "file=other=vtorque", "other=*", "other=[a-z]*"],
 )  # fmt: skip
-def test_what_only_looks_like_the_marker_is_a_bare_job(hook: Hook, resources: str) -> None:
+def test_resources_with_a_lookalike_of_the_marker_are_a_bare_job(hook: Hook, resources: str) -> None:
     assert hook.run(prologue(resources)) == 0
     assert hook.names() == []
 
 
 @pytest.mark.parametrize("long", ["nodes=" + "n" * 2042, "nodes=" + "ä" * 1010])
-def test_a_list_that_torque_may_have_cut_is_left_to_the_server(hook: Hook, long: str) -> None:
+def test_list_that_torque_may_have_cut_is_left_to_the_server(hook: Hook, long: str) -> None:
     hook.original("prologue")
     assert hook.run(prologue(long)) == 0
     assert hook.names() == ["original", "ours"]
@@ -232,7 +232,7 @@ def test_site_prologue_killed_by_a_signal_is_a_success_as_for_torque(hook: Hook)
 
 
 @pytest.mark.parametrize("end", ["exit 1", "exit 127", "kill -9 $$", "exec /nonexistent"])
-def test_a_python_that_does_not_work_is_never_torques_business(hook: Hook, end: str) -> None:
+def test_python_that_does_not_work_is_never_torques_business(hook: Hook, end: str) -> None:
     """Else each VM job of a node with a broken venv would be started again and again, twice a second."""
     hook.original("prologue", "sys.exit(3)")
     hook._write(hook.place / "opt/venv/bin/python", f"#!/bin/sh\n{end}\n")

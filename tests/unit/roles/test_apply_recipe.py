@@ -67,7 +67,7 @@ def test_files_come_first_and_commands_see_them(tmp_path: pathlib.Path) -> None:
     assert (facts.st_mode & 0o7777, facts.st_uid, (done.root / "opt-vm/a").stat().st_mode & 0o7777) == (0o600, 0, 0o755)
 
 
-def test_a_link_of_the_system_leads_to_where_it_leads_there(tmp_path: pathlib.Path) -> None:
+def test_link_of_the_system_leads_to_where_it_leads_there(tmp_path: pathlib.Path) -> None:
     assert not pathlib.Path("/opt-vm/within").exists()
     done = apply(tmp_path, "files: [{path: /opt-vm/x, content: a}, {path: /etc/shared/within, content: inside}]\n")
     assert (done.status, done.failed) == (0, "")
@@ -75,7 +75,7 @@ def test_a_link_of_the_system_leads_to_where_it_leads_there(tmp_path: pathlib.Pa
     assert not pathlib.Path("/opt-vm/within").exists()
 
 
-def test_the_command_that_failed_is_named_with_its_last_lines(tmp_path: pathlib.Path) -> None:
+def test_command_that_failed_is_named_with_its_last_lines(tmp_path: pathlib.Path) -> None:
     done = apply(tmp_path, "commands: ['true', 'seq 100; echo why >&2; exit 7', 'touch /tmp/after']\n")
     lines = done.failed.splitlines()
     assert done.status == 1
@@ -86,13 +86,13 @@ def test_the_command_that_failed_is_named_with_its_last_lines(tmp_path: pathlib.
 
 
 @pytest.mark.parametrize("command", ["false; true", "false | true", "no-such-program"])
-def test_a_failure_within_a_command_counts(tmp_path: pathlib.Path, command: str) -> None:
+def test_failure_within_a_command_counts(tmp_path: pathlib.Path, command: str) -> None:
     done = apply(tmp_path, f"commands: ['{command}']\n")
     assert done.status == 1
     assert done.failed.startswith("command 1 of 1 of the recipe ended with status ")
 
 
-def test_nothing_that_a_command_starts_or_changes_outlives_it(tmp_path: pathlib.Path) -> None:
+def test_command_of_a_recipe_leaves_no_process_or_change(tmp_path: pathlib.Path) -> None:
     name = socket.gethostname()
     done = apply(tmp_path, "commands: ['hostname elsewhere; sleep 1000 & kill -0 $!', 'hostname >/tmp/name']\n")
     assert (done.status, done.failed) == (0, "")

@@ -34,7 +34,7 @@ def look(root: pathlib.Path, files: dict[str, str], qemu_conf: str, pool: str = 
         ({"sys/fs/selinux/enforce": "0"}, []), ({"sys/module/apparmor/parameters/enabled": "N\n"}, []),
     ],
 )  # fmt: skip
-def test_the_kernel_says_what_it_has(tmp_path: pathlib.Path, files: dict[str, str], kernel: list[str]) -> None:
+def test_kernel_says_what_it_has(tmp_path: pathlib.Path, files: dict[str, str], kernel: list[str]) -> None:
     assert look(tmp_path, files, "") == {"kernel": kernel, "faults": []}
 
 
@@ -66,16 +66,16 @@ def test_what_lets_guests_out_is_named(
         'security_driver = "apparmor"\nuser = "libvirt-qemu"\nseccomp_sandbox = 1\n',
     ],
 )
-def test_a_good_configuration_is_left_alone(tmp_path: pathlib.Path, qemu_conf: str) -> None:
+def test_good_configuration_is_left_alone(tmp_path: pathlib.Path, qemu_conf: str) -> None:
     assert look(tmp_path, APPARMOR, qemu_conf)["faults"] == []
 
 
-def test_where_the_kernel_has_nothing_no_driver_is_missed(tmp_path: pathlib.Path) -> None:
+def test_kernel_without_confinement_misses_no_driver(tmp_path: pathlib.Path) -> None:
     assert look(tmp_path, {}, 'security_driver = "none"\n')["faults"] == []
 
 
 @pytest.mark.parametrize("pool", ["/usr/local/lib/images", "/usr/share/images", "/etc"])
-def test_a_pool_that_libvirt_gives_no_guest_is_refused(tmp_path: pathlib.Path, pool: str) -> None:
+def test_pool_that_libvirt_gives_no_guest_is_refused(tmp_path: pathlib.Path, pool: str) -> None:
     (fault,) = look(tmp_path, APPARMOR, "", pool)["faults"]
     assert fault.startswith(f"{pool}: libvirt gives no guest under AppArmor a file there")
 

@@ -37,16 +37,16 @@ def place(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def test_a_place_that_is_not_there_yet_is_good(place: pathlib.Path) -> None:
+def test_place_that_is_not_there_yet_is_good(place: pathlib.Path) -> None:
     assert faults({"path": f"{place}/a/b/vtorque", **PREFIX, "room_bytes": 1000}) == []
 
 
-def test_a_file_in_the_way_is_named(place: pathlib.Path) -> None:
+def test_file_in_the_way_is_named(place: pathlib.Path) -> None:
     (place / "a").touch()
     assert faults({"path": f"{place}/a/b", **PREFIX}) == [f"{place}/a/b: {place}/a is no directory"]
 
 
-def test_what_cannot_be_looked_at_is_not_what_is_not_there(place: pathlib.Path) -> None:
+def test_unreadable_place_is_not_taken_for_a_missing_one(place: pathlib.Path) -> None:
     """As below a mount whose server has gone; a link to itself is one that a test can make."""
     (place / "a").symlink_to("a")
     told = "Too many levels of symbolic links"
@@ -63,19 +63,19 @@ def test_where_others_may_write_root_runs_nothing(place: pathlib.Path, mode: int
     assert "choose another place in vtorque_prefix_nodes" in fault
 
 
-def test_who_may_rename_a_directory_above_may_change_it_too(place: pathlib.Path) -> None:
+def test_place_below_a_foreign_directory_can_be_changed(place: pathlib.Path) -> None:
     (place / "a/b").mkdir(parents=True)
     (place / "a").chmod(0o775)
     assert f"{place}/a could be changed by others" in faults({"path": f"{place}/a/b/vtorque", **PREFIX})[0]
 
 
-def test_a_directory_like_tmp_protects_what_is_in_it(place: pathlib.Path) -> None:
+def test_directory_like_tmp_protects_what_is_in_it(place: pathlib.Path) -> None:
     (place / "a/b").mkdir(parents=True)
     (place / "a").chmod(0o1777)
     assert faults({"path": f"{place}/a/b/vtorque", **PREFIX}) == []
 
 
-def test_a_link_is_followed_to_where_things_would_lie(place: pathlib.Path) -> None:
+def test_link_is_followed_to_where_things_would_lie(place: pathlib.Path) -> None:
     (place / "real").mkdir()
     (place / "real").chmod(0o777)
     (place / "seen").symlink_to("real")
@@ -94,7 +94,7 @@ def test_rooms_on_one_file_system_add_up(place: pathlib.Path) -> None:
     assert fault.endswith("make room")
 
 
-def test_a_file_system_that_is_read_only_and_small_is_told(place: pathlib.Path) -> None:
+def test_file_system_that_is_read_only_and_small_is_told(place: pathlib.Path) -> None:
     script = 'mount -t tmpfs -o ro,size=1m,mode=0755 small "$1" && exec "$2" "$3" "$4"'
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "sh", place, sys.executable, PROGRAM,
@@ -108,14 +108,14 @@ def test_a_file_system_that_is_read_only_and_small_is_told(place: pathlib.Path) 
     ]
 
 
-def test_a_pool_that_is_not_there_is_good(place: pathlib.Path) -> None:
+def test_pool_that_is_not_there_is_good(place: pathlib.Path) -> None:
     assert faults({"path": f"{place}/images", **POOL}) == []
 
 
 @pytest.mark.parametrize(
     ("mode", "uid", "good"), [(0o755, 0, True), (0o775, 0, False), (0o757, 0, False), (0o755, 1001, False)]
 )
-def test_a_pool_is_roots_alone(place: pathlib.Path, mode: int, uid: int, good: bool) -> None:
+def test_pool_is_roots_alone(place: pathlib.Path, mode: int, uid: int, good: bool) -> None:
     pool = place / "images"
     pool.mkdir()
     pool.chmod(mode)
@@ -125,7 +125,7 @@ def test_a_pool_is_roots_alone(place: pathlib.Path, mode: int, uid: int, good: b
     assert good or f"{pool} could be changed by others than root (owner {uid}, mode {mode:04o})" in said[0]
 
 
-def test_a_pool_behind_a_link_is_refused(place: pathlib.Path) -> None:
+def test_pool_behind_a_link_is_refused(place: pathlib.Path) -> None:
     (place / "real").mkdir()
     (place / "images").symlink_to(place / "real")
     assert faults({"path": f"{place}/images", **POOL}) == [

@@ -83,7 +83,7 @@ def has(number: int, *known: str) -> str:
 
 
 @pytest.mark.parametrize("portion", [3, 1])
-def test_the_node_that_has_its_number_goes_on(tmp_path: pathlib.Path, portion: int) -> None:
+def test_node_that_has_its_number_goes_on(tmp_path: pathlib.Path, portion: int) -> None:
     # n2 was taken out, and n4 came to the place of n3's number
     nodes = {"n1": has(1), "n3": has(3), "n4": NOTHING}
     said = numbered(tmp_path, nodes, portion=portion)
@@ -91,14 +91,14 @@ def test_the_node_that_has_its_number_goes_on(tmp_path: pathlib.Path, portion: i
 
 
 @pytest.mark.parametrize(("given", "twins"), [({}, ["n3"]), ({"n4": 4}, [])])
-def test_a_new_node_asks_those_that_are_not_in_the_run(
+def test_new_node_asks_those_that_are_not_in_the_run(
     tmp_path: pathlib.Path, given: dict[str, int], twins: list[str]
 ) -> None:
     nodes = {"n1": has(1), "n3": has(3), "n4": NOTHING}
     assert numbered(tmp_path, nodes, limit="n4", given=given) == {"n4": [given.get("n4", 3), twins, []]}
 
 
-def test_a_new_node_in_an_early_portion_asks_the_later_ones(tmp_path: pathlib.Path) -> None:
+def test_new_node_in_an_early_portion_asks_the_later_ones(tmp_path: pathlib.Path) -> None:
     assert numbered(tmp_path, {"n4": NOTHING, "n1": has(1)}, portion=1)["n4"] == [1, ["n1"], []]
 
 
@@ -112,14 +112,14 @@ def test_a_new_node_in_an_early_portion_asks_the_later_ones(tmp_path: pathlib.Pa
         (NOTHING, {}, []),
     ],
 )
-def test_a_number_that_a_silent_node_may_have_is_not_given(
+def test_number_that_a_silent_node_may_have_is_not_given(
     tmp_path: pathlib.Path, others: str, given: dict[str, int], silent: list[str]
 ) -> None:
     nodes = {"n1": others, "n3": None, "n4": NOTHING}
     assert numbered(tmp_path, nodes, limit="n4", given=given) == {"n4": [given.get("n4", 3), [], silent]}
 
 
-def test_whoever_has_a_number_asks_nobody(tmp_path: pathlib.Path) -> None:
+def test_node_with_a_number_asks_no_other(tmp_path: pathlib.Path) -> None:
     assert numbered(tmp_path, {"n1": has(7), "n2": None}, limit="n1") == {"n1": [7, [], []]}
 
 

@@ -63,7 +63,7 @@ def server(tmp_path: pathlib.Path) -> Server:
     return Server(tmp_path)
 
 
-def test_it_is_given_once_and_taken_off_again(server: Server) -> None:
+def test_node_property_is_set_once_and_removed(server: Server) -> None:
     given = server.present(cn1="vm", cn2="vm")
     assert given == {
         "done": ['qmgr -c "set node cn1 properties += vm"', 'qmgr -c "set node cn2.site properties += vm"'],
@@ -76,7 +76,7 @@ def test_it_is_given_once_and_taken_off_again(server: Server) -> None:
     assert server.note == ""
 
 
-def test_what_the_site_gave_itself_stays(server: Server) -> None:
+def test_node_property_of_the_site_stays(server: Server) -> None:
     server.has("cn1", "big", "vm")
     assert server.present(cn1="vm") == {"done": [], "words": []}
     assert server.play("--absent") == {"done": [], "words": []}
@@ -91,7 +91,7 @@ def test_another_or_none_takes_the_place_of_the_first(server: Server, other: str
     assert server.properties("cn2.site") == ["vm"]
 
 
-def test_a_site_without_it_asks_no_server(server: Server) -> None:
+def test_site_without_it_asks_no_server(server: Server) -> None:
     (server.place / "pbsnodes").unlink()
     assert server.present(cn1=None) == server.play("--absent") == {"done": [], "words": []}
 
@@ -127,7 +127,7 @@ def test_while_other_front_ends_go_on_it_stays(server: Server) -> None:
     assert (server.properties("cn1"), server.note) == (["vm"], "")
 
 
-def test_a_node_that_goes_by_itself_loses_it_and_others_keep_theirs(server: Server) -> None:
+def test_node_that_goes_by_itself_loses_it_and_others_keep_theirs(server: Server) -> None:
     server.has("cn2.site", "big")
     server.present(cn1="vm", cn2="vm")
     looked = server.play("--gone", '["cn2"]', "--check")
@@ -139,7 +139,7 @@ def test_a_node_that_goes_by_itself_loses_it_and_others_keep_theirs(server: Serv
     assert server.play("--gone", '["cn2"]') == {"done": [], "words": []}, "the site's own"
 
 
-def test_what_the_server_does_not_know_or_say_is_told(server: Server) -> None:
+def test_node_unknown_to_the_server_is_reported(server: Server) -> None:
     assert server.present(cn9="vm")["words"] == ["the batch server has no node cn9, which should have the property vm"]
     server.present(cn1="vm")
     (server.place / "pbsnodes").unlink()

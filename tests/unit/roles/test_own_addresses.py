@@ -32,7 +32,7 @@ def told(*addresses: str) -> list[str]:
     return list(json.loads(done.stdout))
 
 
-def test_what_floats_or_passes_is_left_out() -> None:
+def test_floating_address_is_left_out() -> None:
     assert told(
         "10.1.0.7/24",
         "10.1.0.8/24",  # secondary, as of pacemaker
@@ -45,15 +45,15 @@ def test_what_floats_or_passes_is_left_out() -> None:
     ) == ["10.1.0.7", "2001:db8:1::7", "2001:db8::7"]
 
 
-def test_a_host_that_has_no_others_is_known_by_those_of_no_network() -> None:
+def test_host_that_has_no_others_is_known_by_those_of_no_network() -> None:
     assert told("10.1.0.100/32", "2001:db8::200/128 nodad") == ["10.1.0.100", "2001:db8::200"]
 
 
-def test_what_a_dhcp_server_gave_for_a_time_is_the_hosts_own() -> None:
+def test_dhcp_address_is_the_hosts_own() -> None:
     # as dhclient and NetworkManager set it (RFC 8415 tells no length)
     given = "2001:db8::300/128 valid_lft 3000 preferred_lft 2000 nodad"
     assert told("2001:db8::7/64 nodad", given) == ["2001:db8::300", "2001:db8::7"]
 
 
-def test_a_host_without_any_tells_none() -> None:
+def test_host_without_any_tells_none() -> None:
     assert told() == []

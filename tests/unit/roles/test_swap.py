@@ -54,12 +54,12 @@ def test_at_no_moment_the_program_is_missing(trees: tuple[pathlib.Path, pathlib.
     assert "missing" not in seen
 
 
-def test_where_there_was_nothing_it_comes_too(trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path) -> None:
+def test_swap_of_a_missing_tree_places_it(trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path) -> None:
     assert play("swap.py", trees[0], tmp_path / "other").returncode == 0
     assert (tmp_path / "other/program").read_text() == "newer"
 
 
-def test_a_link_is_replaced_and_what_it_names_stays(
+def test_link_is_replaced_and_what_it_names_stays(
     trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
     new, place = trees
@@ -71,7 +71,7 @@ def test_a_link_is_replaced_and_what_it_names_stays(
     assert (place / "program").read_text() == "former"
 
 
-def test_a_directory_of_a_job_with_guests_keeps_what_is_there(
+def test_directory_of_a_job_with_guests_keeps_what_is_there(
     trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "guests/4711.lab.1").mkdir(parents=True)
@@ -83,7 +83,7 @@ def test_a_directory_of_a_job_with_guests_keeps_what_is_there(
 
 
 @pytest.mark.parametrize("name", ["4711.fe.SC", "4711.fe.JB", "4711.fe.TK"])
-def test_a_job_that_came_meanwhile_keeps_what_is_there(
+def test_job_that_came_meanwhile_keeps_what_is_there(
     trees: tuple[pathlib.Path, pathlib.Path], tmp_path: pathlib.Path, name: str
 ) -> None:
     new, place = trees
@@ -97,7 +97,7 @@ def test_a_job_that_came_meanwhile_keeps_what_is_there(
     assert not new.exists()
 
 
-def test_an_environment_that_was_moved_knows_its_place(tmp_path: pathlib.Path) -> None:
+def test_environment_that_was_moved_knows_its_place(tmp_path: pathlib.Path) -> None:
     made, place = tmp_path / ".venv.new", tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
     script = made / "bin/hello"

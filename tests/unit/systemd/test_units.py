@@ -40,20 +40,20 @@ def test_there_are_a_timer_its_service_one_for_the_boot_and_two_for_images() -> 
         ("vtorque-sweep-boot.service", "/opt/vtorque/bin/vtorque-sweep --boot"),
     ],
 )
-def test_a_service_runs_once_and_may_take_as_long_as_the_program(name: str, command: str) -> None:
+def test_service_runs_once_and_may_take_as_long_as_the_program(name: str, command: str) -> None:
     service = read(name)["Service"]
     assert (service["Type"], service["ExecStart"]) == ("oneshot", command)
     assert int(service["TimeoutStartSec"]) > vtorque_sweep.DEADLINE_S + vtorque_sweep.LAST_S
 
 
-def test_the_boot_is_swept_before_the_mom_starts() -> None:
+def test_boot_is_swept_before_the_mom_starts() -> None:
     unit = read("vtorque-sweep-boot.service")
     assert {"pbs_mom.service", "torque-mom.service", "slurmd.service"} <= set(unit["Unit"]["Before"].split())
     assert unit["Unit"]["RequiresMountsFor"].split() == ["/opt/vtorque", "/var/lib/vtorque"]
     assert unit["Install"]["WantedBy"] == "multi-user.target"
 
 
-def test_the_timer_comes_again_and_not_on_all_nodes_at_once() -> None:
+def test_timer_comes_again_and_not_on_all_nodes_at_once() -> None:
     timer = read("vtorque-sweep.timer")
     assert timer["Timer"]["OnUnitInactiveSec"] == "2min"
     assert int(timer["Timer"]["RandomizedDelaySec"]) > 0
@@ -70,7 +70,7 @@ def test_images_are_fetched_when_a_mark_is_there_and_for_as_long_as_it_takes() -
 
 
 @pytest.mark.parametrize(("units", "page"), [(SWEEP, "vtorque-sweep"), (CACHE, "vtorque-cache")])
-def test_the_manual_page_that_the_units_name_is_there(units: set[str], page: str) -> None:
+def test_manual_page_that_the_units_name_is_there(units: set[str], page: str) -> None:
     pages = {read(name)["Unit"]["Documentation"] for name in units}
     assert pages == {f"man:{page}(8)"}
     assert (pathlib.Path(COLLECTION_DIR).parent / f"docs/man/{page}.8").is_file()

@@ -94,7 +94,7 @@ def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = Fal
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_batch_job_is_reached_before_its_shell_is_there(
+def test_batch_job_is_reached_before_its_shell_is_there(
     run_dir: pathlib.Path, begun: list[Begun], place: Place
 ) -> None:
     """By the same record that the shell will find, and with the files that it names."""
@@ -128,7 +128,7 @@ def test_others_wait_for_their_shell(
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
+def test_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
     """It may change the start files of a home that the guest shares."""
     keep_job(run_dir, REQUEST, prologue="node-pro")
     assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
@@ -136,7 +136,7 @@ def test_a_script_of_the_users_on_the_node_goes_first(run_dir: pathlib.Path, beg
 
 
 @pytest.mark.usefixtures("plan")
-def test_so_does_the_sites_for_users(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
+def test_site_script_for_users_delays_the_login(run_dir: pathlib.Path, begun: list[Begun], place: Place) -> None:
     (place.mom_priv / "prologue.user").touch()
     keep_job(run_dir, REQUEST)
     assert act(job_guests, run_dir, Node(good(FACTS)), timeout=77, config=str(place.config))["changed"]
@@ -163,7 +163,7 @@ def test_updates_may_change_what_a_login_meets(place: Place) -> None:
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize("name", ["prologue", "prologue.parallel", "updates"])
-def test_the_sites_prologue_in_guests_ends_before_the_login_begins(
+def test_sites_prologue_in_guests_ends_before_the_login_begins(
     run_dir: pathlib.Path, begun: list[Begun], place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The node's second answer comes after it."""
@@ -186,7 +186,7 @@ def test_the_sites_prologue_in_guests_ends_before_the_login_begins(
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_start_that_the_sites_prologue_refuses_has_no_login(
+def test_start_that_the_sites_prologue_refuses_has_no_login(
     run_dir: pathlib.Path, begun: list[Begun], place: Place
 ) -> None:
     (place.guest_hooks / "prologue").touch()
@@ -209,7 +209,7 @@ def test_without_a_hook_nothing_is_begun(
 
 
 @pytest.mark.usefixtures("begun")
-def test_what_cannot_be_begun_fails_no_start(
+def test_login_that_cannot_begin_fails_no_start(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, place: Place
 ) -> None:
     def fail(*_given: object) -> t.NoReturn:
@@ -222,7 +222,7 @@ def test_what_cannot_be_begun_fails_no_start(
     )
 
 
-def test_the_playbook_gives_each_step_the_configuration_that_it_was_given() -> None:
+def test_playbook_gives_each_step_the_configuration_that_it_was_given() -> None:
     plays = yaml.safe_load((templates.COLLECTION_DIR.parent / "playbooks/prologue.yml").read_text())
     steps = {name: arguments for task in plays[0]["tasks"] for name, arguments in task.items() if "." in name}
     for module in (job_plan, job_guests, job_record):

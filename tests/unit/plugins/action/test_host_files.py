@@ -35,7 +35,7 @@ def play(entries: list[dict[str, t.Any]]) -> tuple[dict[str, t.Any], list[dict[s
     return action.run(task_vars={}), given
 
 
-def test_the_action_renders_a_template_for_each_word() -> None:
+def test_action_renders_a_template_for_each_word() -> None:
     result, given = play([
         {"path": "/opt/bin/{each}", "template": "launchers/{each}.sh.j2", "values": {"prefix": "/opt"},
          "each": ["vmgr", "vsub"], "mode": "0755"},
@@ -49,7 +49,7 @@ def test_the_action_renders_a_template_for_each_word() -> None:
     ] + [{"path": "/etc/plain", "content": "{each} stays"}]
 
 
-def test_the_action_reads_files_of_the_controller(tmp_path: pathlib.Path) -> None:
+def test_action_reads_files_of_the_controller(tmp_path: pathlib.Path) -> None:
     (tmp_path / "vsub.1").write_text("a manual\n")
     _result, given = play([{"path": "/man/{each}", "source": f"{tmp_path}/{{each}}", "each": ["vsub.1"]}])
     assert given == [{"path": "/man/vsub.1", "content": "a manual\n"}]
@@ -63,7 +63,7 @@ def test_the_action_reads_files_of_the_controller(tmp_path: pathlib.Path) -> Non
         ({"template": "launchers/vsub.sh.j2"}, "prefix"),
     ],
 )
-def test_the_action_fails_before_anything_is_placed(entry: dict[str, t.Any], words: str) -> None:
+def test_action_fails_before_anything_is_placed(entry: dict[str, t.Any], words: str) -> None:
     result, given = play([{"path": "/first", "state": "directory"}, {"path": "/second", **entry}])
     assert (result["failed"], given) == (True, [])
     assert words in result["msg"]
@@ -79,6 +79,6 @@ def test_the_action_fails_before_anything_is_placed(entry: dict[str, t.Any], wor
         ("/x", "dict"),
     ],
 )
-def test_the_action_refuses_arguments_before_it_reads_any_file(entry: object, words: str) -> None:
+def test_action_refuses_arguments_before_it_reads_any_file(entry: object, words: str) -> None:
     with pytest.raises(AnsibleError, match=words):
         play(t.cast("list[dict[str, t.Any]]", [entry]))

@@ -51,7 +51,7 @@ def test_without_a_place_it_is_checked_and_no_more(recipe: pathlib.Path) -> None
     assert player.brought == {}
 
 
-def test_it_is_brought_but_for_check_mode(recipe: pathlib.Path) -> None:
+def test_recipe_is_transferred_except_in_check_mode(recipe: pathlib.Path) -> None:
     player = Player()
     assert player.play(check=True, src=str(recipe), dest="/build")["changed"] is False
     assert player.brought == {}
@@ -60,7 +60,7 @@ def test_it_is_brought_but_for_check_mode(recipe: pathlib.Path) -> None:
     assert player.brought["/build/recipe.commands"] == b"ldconfig\0"
 
 
-def test_what_is_wrong_is_told_and_nothing_brought(recipe: pathlib.Path) -> None:
+def test_recipe_with_faults_is_refused_and_not_transferred(recipe: pathlib.Path) -> None:
     recipe.write_text("users: []\ncommand: []\n")
     player = Player()
     for check in (False, True):
@@ -73,13 +73,13 @@ def test_what_is_wrong_is_told_and_nothing_brought(recipe: pathlib.Path) -> None
     assert player.brought == {}
 
 
-def test_a_recipe_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
+def test_recipe_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
     result = Player().play(src=f"{tmp_path}/none.yml")
     assert result["failed"]
     assert result["msg"] == f"the recipe {tmp_path}/none.yml: No such file or directory"
 
 
-def test_a_copy_that_fails_fails_with_its_words(recipe: pathlib.Path) -> None:
+def test_copy_that_fails_fails_with_its_words(recipe: pathlib.Path) -> None:
     result = Player(failed=True, msg="no room").play(src=str(recipe), dest="/build")
     assert result["failed"]
     assert result["msg"] == "/build/recipe.tar: no room"

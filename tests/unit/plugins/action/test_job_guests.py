@@ -32,7 +32,7 @@ SHOWN = {"rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192
 SECOND = {**FACTS, "rank": 1, "name": "vn2-1", "mac": "52:54:00:00:02:01", "address": "192.0.2.18"}
 
 
-def test_a_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_node_is_asked_once_for_its_own_part(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     result = act(job_guests, run_dir, node, timeout=77)
     assert form.from_dict(messages.NodePart, node.requests[0]) == dataclasses.replace(plan.parts["n1"], timeout_s=77.0)
@@ -89,7 +89,7 @@ def test_two_nodes_that_name_the_same_guest_are_not_believed(run_dir: pathlib.Pa
     assert node.asked("join") == []
 
 
-def test_a_guest_that_cannot_be_told_fails_the_start(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_guest_that_cannot_be_told_fails_the_start(run_dir: pathlib.Path, plan: JobPlan) -> None:
     told = {"fault": "unclear", "what": "guest vn1-3", "why": "did not answer", "hint": "", "cause": ""}
     node = Node(good(FACTS), join={"version": 1, "ok": False, "error": told, "left": []})
     assert "guest vn1-3: did not answer" in act(job_guests, run_dir, node, timeout=77)["msg"]
@@ -126,7 +126,7 @@ def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     [(256, True, []), (512, True, ["n1"]), (256, False, ["n1"])],
     ids=["the plan's part", "another part", "no answer"],
 )
-def test_the_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_plan_says(
+def test_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_plan_says(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, ram_mib: int, answers: bool,
     asked: list[str],
 ) -> None:  # fmt: skip
@@ -151,7 +151,7 @@ def test_the_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_pla
     assert bool(said) == (not asked)
 
 
-def test_a_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
+def test_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
     assert act(job_guests, run_dir, check=True, timeout=77)["changed"]
     assert act(job_record, run_dir, check=True)["changed"]
     assert list(run_dir.iterdir()) == []
@@ -177,7 +177,7 @@ TOLD = {"name": "vn1-3", "end": "one\ntwo\n"}
 
 
 @pytest.mark.parametrize(("what", "facts"), [("used", USED), ("consoles", TOLD)])
-def test_what_a_node_says_of_its_guests_is_kept_for_the_record(
+def test_guest_facts_of_a_node_are_stored_for_the_record(
     run_dir: pathlib.Path, what: str, facts: dict[str, t.Any]
 ) -> None:
     act(job_guests, run_dir, Node(good(**{what: [facts]})), state="absent", timeout=60)
@@ -197,7 +197,7 @@ def test_what_a_node_says_of_its_guests_is_kept_for_the_record(
         [USED] * 10_001,
     ],
 )
-def test_what_guests_used_is_not_believed_in_another_form(run_dir: pathlib.Path, used: t.Any) -> None:
+def test_usage_of_another_form_is_refused(run_dir: pathlib.Path, used: t.Any) -> None:
     assert act(job_guests, run_dir, Node(good(used=used)), state="absent", timeout=60)["failed"]
     assert not (run_dir / "used.n1.json").exists()
 
@@ -217,14 +217,14 @@ def test_consoles_of_another_form_are_not_believed(run_dir: pathlib.Path, told: 
     assert not (run_dir / "consoles.n1.json").exists()
 
 
-def test_what_is_left_is_an_error(run_dir: pathlib.Path) -> None:
+def test_leftovers_of_a_start_are_an_error(run_dir: pathlib.Path) -> None:
     result = act(job_guests, run_dir, Node(good(left=["domain vn1-3"])), state="absent", timeout=60)
     assert result["failed"]
     assert "domain vn1-3" in result["msg"]
     assert error(run_dir)["fault"] == "node"
 
 
-def test_the_nodes_own_error_keeps_its_class(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_nodes_own_error_keeps_its_class(run_dir: pathlib.Path, plan: JobPlan) -> None:
     told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "ip link add", "cause": "bridge"}
     result = act(job_guests, run_dir, Node({"version": 1, "ok": False, "error": told, "left": []}), timeout=9)
     assert result["failed"]
@@ -259,7 +259,7 @@ BAD_ANSWERS: dict[str, t.Any] = {
 
 
 @pytest.mark.parametrize("answer", BAD_ANSWERS.values(), ids=BAD_ANSWERS.keys())
-def test_an_answer_out_of_form_is_not_believed(run_dir: pathlib.Path, plan: JobPlan, answer: t.Any) -> None:
+def test_answer_out_of_form_is_not_believed(run_dir: pathlib.Path, plan: JobPlan, answer: t.Any) -> None:
     result = act(job_guests, run_dir, Node(answer, status=1, complaint=b"trouble\x1b[31m\n"), timeout=9)
     assert result["failed"]
     assert "\x1b" not in result["msg"]
@@ -267,20 +267,20 @@ def test_an_answer_out_of_form_is_not_believed(run_dir: pathlib.Path, plan: JobP
     assert not list(run_dir.glob("guests.*"))
 
 
-def test_a_silent_program_is_said_with_its_last_line(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_silent_program_is_said_with_its_last_line(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(b"", status=127, complaint=b"sh: 1: /opt/vtorque/bin/vtorque-node: not found\n")
     result = act(job_guests, run_dir, node, timeout=9)
     assert "not found" in result["msg"]
     assert "is vTorque installed on the node" in result["msg"]
 
 
-def test_a_node_that_is_not_reached_blames_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_node_that_is_not_reached_blames_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     result = act(job_guests, run_dir, Gone(), timeout=9)
     assert "n1 was not reached: ssh: connect to host n1 port 22: Connection timed out" in result["msg"]
     assert error(run_dir)["fault"] == "unclear"
 
 
-def test_a_node_that_falls_silent_is_told_of_though_ssh_says_nothing(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_node_that_falls_silent_is_told_of_though_ssh_says_nothing(run_dir: pathlib.Path, plan: JobPlan) -> None:
     result = act(job_guests, run_dir, Node(b"", status=255), timeout=9)
     assert "n1 was not reached: the connection broke off: the node stopped answering, or went down" in result["msg"]
     assert error(run_dir)["fault"] == "unclear"
@@ -296,7 +296,7 @@ def test_every_error_of_a_start_stays(run_dir: pathlib.Path) -> None:
     assert error(run_dir)["host"] in ("n1", "n2")
 
 
-def test_a_host_without_a_part_is_refused(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_host_without_a_part_is_refused(run_dir: pathlib.Path, plan: JobPlan) -> None:
     node = Node(good(FACTS))
     assert "has no part" in act(job_guests, run_dir, node, host="n9", timeout=9)["msg"]
     assert node.requests == []
@@ -306,7 +306,7 @@ def test_no_plan_no_guests(run_dir: pathlib.Path) -> None:
     assert "there is no plan" in act(job_guests, run_dir, Node(good(FACTS)), timeout=9)["msg"]
 
 
-def test_the_directory_must_be_this_starts(tmp_path: pathlib.Path) -> None:
+def test_directory_must_be_this_starts(tmp_path: pathlib.Path) -> None:
     result = act(job_guests, tmp_path, Node(good(FACTS)), timeout=9)
     assert "is called 4711.head.2" in result["msg"]
     assert not list(tmp_path.iterdir())
@@ -316,7 +316,7 @@ def test_the_directory_must_be_this_starts(tmp_path: pathlib.Path) -> None:
     ("environment", "seconds"),
     [({"VTORQUE_DEADLINE": "1060"}, 58.0), ({"VTORQUE_DEADLINE": "1060.5"}, 58.5)],
 )
-def test_the_wire_carries_seconds_that_are_left(
+def test_wire_carries_seconds_that_are_left(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], seconds: float
 ) -> None:
     monkeypatch.setattr(job_guests.time, "monotonic", lambda: 1000.0)
@@ -333,7 +333,7 @@ def test_without_time_nothing_is_asked(
     assert node.requests == []
 
 
-def test_a_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPlan, monkeypatch: t.Any) -> None:
+def test_peer_that_stays_silent_is_given_up(run_dir: pathlib.Path, plan: JobPlan, monkeypatch: t.Any) -> None:
     monkeypatch.setattr(job_guests, "NODE_ANSWER_MARGIN_S", 0.0)
     assert "gave no answer in time" in act(job_guests, run_dir, Node(good(FACTS), sleep=600), timeout=0.1)["msg"]
 
@@ -348,7 +348,7 @@ def death_signal() -> int:
     return number.value
 
 
-def test_a_call_dies_with_ansible_and_nothing_else_does(
+def test_call_dies_with_ansible_and_nothing_else_does(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during: list[int] = []
@@ -364,7 +364,7 @@ def test_a_call_dies_with_ansible_and_nothing_else_does(
     assert death_signal() == 0
 
 
-def test_a_call_is_not_begun_when_ansible_is_gone(
+def test_call_is_not_begun_when_ansible_is_gone(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_guests.multiprocessing, "parent_process", lambda: types.SimpleNamespace(pid=os.getpid()))
@@ -395,7 +395,7 @@ def mixed(run_dir: pathlib.Path) -> JobPlan:
     return plan
 
 
-def test_a_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) -> None:
+def test_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) -> None:
     """After the guests, as often as the node file names it, with the key that it said."""
     mixed(run_dir)
     node = Node(good(FACTS), others={"n2": Node(good(bare=[HOST]))})
@@ -422,7 +422,7 @@ def test_a_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) ->
         ([{**HOST, "surplus": 1}], "unknown key"),
     ],
 )
-def test_what_a_bare_host_says_is_not_believed_as_it_comes(
+def test_bare_host_answer_of_another_form_is_refused(
     run_dir: pathlib.Path, told: list[t.Any], words: str
 ) -> None:  # fmt: skip
     mixed(run_dir)
@@ -432,12 +432,12 @@ def test_what_a_bare_host_says_is_not_believed_as_it_comes(
     assert node.asked("join") == []
 
 
-def test_a_node_with_guests_says_nothing_of_a_bare_host(run_dir: pathlib.Path, plan: JobPlan) -> None:
+def test_node_with_guests_says_nothing_of_a_bare_host(run_dir: pathlib.Path, plan: JobPlan) -> None:
     result = act(job_guests, run_dir, Node(good(FACTS, bare=[HOST])), timeout=77)
     assert "spoke of 1 bare hosts, where 0 was asked for" in result["msg"]
 
 
-def test_a_bare_host_does_not_speak_for_the_image(run_dir: pathlib.Path) -> None:
+def test_bare_host_does_not_speak_for_the_image(run_dir: pathlib.Path) -> None:
     """It has booted none: two others that end alike are evidence all the same."""
     plan = make_plan("n1", "n2", "n3")
     bare = dataclasses.replace(plan.node_parts[2], guests=(), bare_slots=2)

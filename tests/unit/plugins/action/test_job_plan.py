@@ -65,7 +65,7 @@ def test_the_plan_is_for_root_alone(run_dir: pathlib.Path, planning: t.Any) -> N
     assert JobPlan.from_json((run_dir / "plan.json").read_text()) == planning.plan
 
 
-def test_what_the_prologue_was_told_is_not_asked_again(
+def test_job_plan_with_a_saved_answer_asks_no_server(
     run_dir: pathlib.Path, planning: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {"job_id": JOB, "start_count": START, "slot_hosts": ("n1",), "variables": {}, "resource_list": {}}
@@ -75,7 +75,7 @@ def test_what_the_prologue_was_told_is_not_asked_again(
     assert act(job_plan, run_dir)["nodes"] == ["n1"]
 
 
-def test_a_plan_that_says_the_same_keeps_its_keys(run_dir: pathlib.Path, planning: t.Any) -> None:
+def test_plan_that_says_the_same_keeps_its_keys(run_dir: pathlib.Path, planning: t.Any) -> None:
     act(job_plan, run_dir)
     first = (run_dir / "plan.json").read_text()
     planning.plan = dataclasses.replace(planning.plan, job_key=make_key("another@test"))
@@ -83,7 +83,7 @@ def test_a_plan_that_says_the_same_keeps_its_keys(run_dir: pathlib.Path, plannin
     assert (run_dir / "plan.json").read_text() == first
 
 
-def test_a_plan_of_the_same_inputs_is_taken_over(run_dir: pathlib.Path, planning: t.Any) -> None:
+def test_plan_of_the_same_inputs_is_taken_over(run_dir: pathlib.Path, planning: t.Any) -> None:
     """Whoever made it: nothing is planned a second time."""
     planning.named = True
     act(job_plan, run_dir)
@@ -94,7 +94,7 @@ def test_a_plan_of_the_same_inputs_is_taken_over(run_dir: pathlib.Path, planning
     assert (run_dir / "plan.json").read_text() == first
 
 
-def test_a_plan_of_other_inputs_is_made_anew(run_dir: pathlib.Path, planning: t.Any) -> None:
+def test_plan_of_other_inputs_is_made_anew(run_dir: pathlib.Path, planning: t.Any) -> None:
     """One that decides the same leaves the keys that guests may have; one that does not takes its place."""
     planning.named = True
     act(job_plan, run_dir)
@@ -125,7 +125,7 @@ def decisions(monkeypatch: pytest.MonkeyPatch) -> list[JobPlan]:
     return computed
 
 
-def test_the_decision_of_a_plan_is_computed_once_whatever_the_number_of_guests(
+def test_decision_of_a_plan_is_computed_once_whatever_the_number_of_guests(
     run_dir: pathlib.Path, planning: t.Any, decisions: list[JobPlan]
 ) -> None:
     (part,) = planning.plan.node_parts
@@ -138,7 +138,7 @@ def test_the_decision_of_a_plan_is_computed_once_whatever_the_number_of_guests(
     assert len(decisions) == 2  # that of the former, and that of the new one
 
 
-def test_the_decision_of_a_plan_that_is_taken_over_is_not_computed(
+def test_decision_of_a_plan_that_is_taken_over_is_not_computed(
     run_dir: pathlib.Path, planning: t.Any, decisions: list[JobPlan]
 ) -> None:
     planning.named = True
@@ -165,7 +165,7 @@ def test_a_plan_that_says_something_else_is_shown(run_dir: pathlib.Path, plannin
         pytest.param({"arch": "aarch64"}, id="the architecture"),
     ],
 )
-def test_a_plan_of_other_guests_takes_the_place_of_the_former(
+def test_plan_of_other_guests_takes_the_place_of_the_former(
     run_dir: pathlib.Path, planning: t.Any, changes: dict[str, str]
 ) -> None:
     planning.plan = with_guest(planning.plan, data_disk=changes.get("data_disk", "") and "/home/alice/first")
@@ -186,7 +186,7 @@ def test_a_plan_of_other_guests_takes_the_place_of_the_former(
         pytest.param({"additions": messages.Additions((messages.Package("gcc"),))}, id="what the user adds"),
     ],
 )
-def test_a_plan_that_differs_beside_its_guests_takes_the_place_of_the_former(
+def test_plan_that_differs_beside_its_guests_takes_the_place_of_the_former(
     run_dir: pathlib.Path, planning: t.Any, changes: dict[str, t.Any]
 ) -> None:
     act(job_plan, run_dir)
@@ -210,13 +210,13 @@ def test_check_mode_plans_and_writes_nothing(run_dir: pathlib.Path, planning: t.
     assert not act(job_plan, run_dir, check=True)["changed"]
 
 
-def test_the_server_must_speak_of_this_start(run_dir: pathlib.Path, planning: t.Any) -> None:
+def test_server_must_speak_of_this_start(run_dir: pathlib.Path, planning: t.Any) -> None:
     planning.start = START + 1
     assert "the server speaks of start 3" in act(job_plan, run_dir)["msg"]
     assert not (run_dir / "plan.json").exists()
 
 
-def test_a_new_attempt_forgets_the_last_one_s_error(run_dir: pathlib.Path, planning: t.Any) -> None:
+def test_new_attempt_forgets_the_last_one_s_error(run_dir: pathlib.Path, planning: t.Any) -> None:
     planning.fault = SiteFault("qstat", "no answer")
     assert act(job_plan, run_dir)["fault"] == "site"
     assert error(run_dir)["why"] == "no answer"
@@ -235,7 +235,7 @@ def test_directories_let_the_owner_pass_whatever_the_umask_is(tmp_path: pathlib.
     assert [path.stat().st_mode & 0o777 for path in (run_dir, *run_dir.parents[:2])] == [0o711] * 3
 
 
-def test_a_path_of_the_users_is_in_no_result(run_dir: pathlib.Path, planning: t.Any) -> None:
+def test_path_of_the_users_is_in_no_result(run_dir: pathlib.Path, planning: t.Any) -> None:
     planning.plan = make_plan("n1", image="/home/alice/{{ lookup('pipe', 'id') }}.qcow2")
     result = act(job_plan, run_dir)
     assert "lookup" not in repr(result)

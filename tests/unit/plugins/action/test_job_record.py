@@ -39,7 +39,7 @@ def made(run_dir: pathlib.Path, plan: JobPlan) -> None:
 
 
 @pytest.mark.usefixtures("made")
-def test_the_shell_finds_its_record(run_dir: pathlib.Path, plan: JobPlan, shell: t.Any, kept: str) -> None:
+def test_shell_finds_its_record(run_dir: pathlib.Path, plan: JobPlan, shell: t.Any, kept: str) -> None:
     result = act(job_record, run_dir, records_dir=kept)
     assert result["changed"]
     link = run_dir.parents[1] / "shells" / str(shell)
@@ -55,7 +55,7 @@ def test_the_shell_finds_its_record(run_dir: pathlib.Path, plan: JobPlan, shell:
 
 
 @pytest.mark.usefixtures("made")
-def test_the_record_of_the_job_outlives_it(run_dir: pathlib.Path, shell: t.Any, kept: str) -> None:
+def test_record_of_the_job_outlives_it(run_dir: pathlib.Path, shell: t.Any, kept: str) -> None:
     act(job_record, run_dir, records_dir=kept)
     act(job_guests, run_dir, Node(good(removed=["domain vn1-3"])), state="absent", timeout=60)
     act(job_record, run_dir, records_dir=kept, state="absent")
@@ -71,7 +71,7 @@ def updates_of(name: str) -> dict[str, t.Any]:
     return {"name": name, "outcome": "timed out", "packages": 2, "seconds": 60.0, "words": "3 more were not begun"}
 
 
-def test_the_record_tells_what_became_of_security_updates(
+def test_record_tells_what_became_of_security_updates(
     run_dir: pathlib.Path, plan: JobPlan, shell: t.Any, kept: str
 ) -> None:
     """Of the guests that had some; and the job is ready."""
@@ -99,9 +99,7 @@ def test_the_record_tells_what_became_of_security_updates(
         pytest.param([{**updates_of("vn1-3"), "words": "a\nb"}], id="several lines"),
     ],
 )
-def test_what_a_node_says_of_updates_is_not_believed_as_it_comes(
-    run_dir: pathlib.Path, told: list[dict[str, t.Any]]
-) -> None:
+def test_updates_of_another_form_are_refused(run_dir: pathlib.Path, told: list[dict[str, t.Any]]) -> None:
     assert act(job_guests, run_dir, Node(good(FACTS), join=good(updates=told)), timeout=77)["failed"]
     assert list(run_dir.glob("updates.*")) == []
 

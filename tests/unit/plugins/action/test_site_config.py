@@ -17,7 +17,7 @@ PATH = "/etc/vtorque/vtorque.yml"
 OURS = marked(checked_text({"bridge": "br1", "ram_max": "96G"}, PATH)[0])
 
 
-def test_what_we_wrote_bears_our_mark_and_reads_as_before() -> None:
+def test_written_configuration_has_our_mark_and_the_same_values() -> None:
     told = former(OURS, PATH)
     assert told["said"] == {"bridge": "br1", "ram_max": 98304}
     assert (told["fault"], told["readable"], told["by_hand"]) == ("", True, False)
@@ -35,11 +35,11 @@ def test_what_we_wrote_bears_our_mark_and_reads_as_before() -> None:
         "",
     ],
 )
-def test_an_edited_one_is_known(text: str) -> None:
+def test_edited_one_is_known(text: str) -> None:
     assert former(text, PATH)["by_hand"]
 
 
-def test_what_can_be_read_of_a_wrong_one_is_told_with_its_fault() -> None:
+def test_faulty_configuration_returns_its_good_values_and_the_fault() -> None:
     told = former("bridge: br7\nnode_number: seven\nbrigde: x\n", PATH)
     assert told["said"] == {"bridge": "br7"}
     assert "did you mean bridge?" in told["fault"]
@@ -47,7 +47,7 @@ def test_what_can_be_read_of_a_wrong_one_is_told_with_its_fault() -> None:
 
 
 @pytest.mark.parametrize("text", ["bridge: [br0\n", "- bridge\n- br0\n", "{{ lookup('pipe', 'id') }}\n", "\x00"])
-def test_what_is_no_configuration_at_all_is_a_fault_and_no_more(text: str) -> None:
+def test_file_without_a_configuration_is_only_a_fault(text: str) -> None:
     told = former(text, PATH)
     assert (told["said"], told["readable"], told["by_hand"]) == ({}, False, True)
     assert told["fault"]

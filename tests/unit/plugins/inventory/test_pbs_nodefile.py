@@ -121,7 +121,7 @@ def test_one_node_has_no_sisters(parse: t.Any, tmp_path: pathlib.Path) -> None:
         ("n1.one.example", "n1.two.example", "ssh"),
     ],
 )
-def test_this_machine_is_reached_without_a_connection(
+def test_inventory_reaches_this_machine_without_a_connection(
     parse: t.Any, tmp_path: pathlib.Path, here: str, node: str, connection: str
 ) -> None:
     inventory = parse(here=here, nodefile=nodefile(tmp_path / "nodes", node))
@@ -152,7 +152,7 @@ def test_nothing_that_the_submitter_wrote_is_a_variable(parse: t.Any) -> None:
     assert "canary" not in repr([(group.name, group.vars) for group in inventory.groups.values()])
 
 
-def test_the_directory_of_this_start_is_kept(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_directory_of_this_start_is_kept(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = run_directory(tmp_path, start=2)
     inventory = parse(job("n1"), where=where, job_id="4711.head")
     assert variables(inventory, "n1")["vtorque_run_dir"] == str(where)
@@ -164,7 +164,7 @@ def test_a_node_file_that_disagrees_is_refused(parse: t.Any, tmp_path: pathlib.P
         parse(job("n1", "n2"), job_id="4711.head", nodefile=nodefile(tmp_path / "nodes", *lines))
 
 
-def test_a_node_file_may_say_short_names_for_full_ones(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_node_file_may_say_short_names_for_full_ones(parse: t.Any, tmp_path: pathlib.Path) -> None:
     server = job("n1.cluster", "n2.cluster")
     inventory = parse(server, job_id="4711.head", nodefile=nodefile(tmp_path / "nodes", "n1", "n2"))
     assert members(inventory, "job_nodes") == ["n1.cluster", "n2.cluster"]
@@ -178,15 +178,13 @@ def test_a_node_file_may_say_short_names_for_full_ones(parse: t.Any, tmp_path: p
         ({"nodefile": "/nonexistent/nodes"}, "No such file"),
     ],
 )
-def test_what_is_wrong_is_said(parse: t.Any, options: dict[str, str], said: str) -> None:
+def test_inventory_with_faults_names_them(parse: t.Any, options: dict[str, str], said: str) -> None:
     with pytest.raises(AnsibleParserError, match=said):
         parse(**options)
 
 
 @pytest.mark.parametrize("names", [(), ("n1", "n2;id"), ("{{ x }}",), ("-oProxyCommand=id",)])
-def test_a_node_file_holds_host_names_or_is_refused(
-    parse: t.Any, tmp_path: pathlib.Path, names: tuple[str, ...]
-) -> None:
+def test_node_file_holds_host_names_or_is_refused(parse: t.Any, tmp_path: pathlib.Path, names: tuple[str, ...]) -> None:
     with pytest.raises(AnsibleParserError):
         parse(nodefile=nodefile(tmp_path / "nodes", *names))
 
@@ -203,7 +201,7 @@ def require_start_2_of_n2(inventory: InventoryData) -> None:
     assert variables(inventory, "n1")["vtorque_start"] == 2
 
 
-def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = run_directory(tmp_path, start=2)
     plan = {"mother_superior": "n2", "node_parts": [{"node": "n1"}, {"node": "n2"}]}
     (where / "plan.json").write_text(json.dumps(plan))
@@ -211,13 +209,13 @@ def test_a_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: path
     require_start_2_of_n2(parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head"))
 
 
-def test_what_the_prologue_was_told_is_not_asked_again(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_inventory_with_a_saved_answer_asks_no_server(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = run_directory(tmp_path, start=2)
     job_snapshot.keep(job("n2", "n1"), where)
     require_start_2_of_n2(parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head"))
 
 
-def test_a_later_start_elsewhere_is_not_this_ones(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_later_start_elsewhere_is_not_this_ones(parse: t.Any, tmp_path: pathlib.Path) -> None:
     """A node that lost its server ends start 1 while start 2 runs on another one."""
     where = run_directory(tmp_path, start=1)
     with pytest.raises(AnsibleParserError, match="speaks of start 2"):
@@ -229,12 +227,12 @@ def test_a_later_start_elsewhere_is_not_this_ones(parse: t.Any, tmp_path: pathli
     assert variables(inventory, "n1")["vtorque_start"] == 1
 
 
-def test_a_lost_server_without_a_plan_is_an_error(parse: t.Any) -> None:
+def test_lost_server_without_a_plan_is_an_error(parse: t.Any) -> None:
     with pytest.raises(AnsibleParserError, match="no answer"):
         parse(SiteFault("qstat", "no answer"), job_id="4711.head")
 
 
-def test_the_hook_reads_what_was_wrong(parse: t.Any, tmp_path: pathlib.Path) -> None:
+def test_hook_reads_what_was_wrong(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = run_directory(tmp_path, start=2)
     with pytest.raises(AnsibleParserError):
         parse(SiteFault("qstat", "no answer"), where=where, job_id="4711.head")

@@ -48,7 +48,7 @@ BOTH = pytest.mark.parametrize("cls", [OURS, THEIRS], ids=["ours", "theirs"])
         (("a",), {"values": {"d": 2}, "secret": "s"}),
     ],
 )
-def test_the_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
+def test_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
     ours, theirs = OURS(*values, **named), THEIRS(*values, **named)
     assert vars(ours) == vars(theirs)
     assert list(vars(ours)) == list(vars(theirs))
@@ -64,13 +64,13 @@ def test_the_same_is_made_of_the_same_values(values: tuple[t.Any, ...], named: d
     [((), {}), (("a", "b", {}, 4, 5), {}), (("a",), {"other": 1}), (("a",), {"name": "b"})],
     ids=["too few", "too many", "unknown", "twice"],
 )
-def test_what_does_not_fit_is_a_type_error(cls: t.Any, values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
+def test_wrong_arguments_are_a_type_error(cls: t.Any, values: tuple[t.Any, ...], named: dict[str, t.Any]) -> None:
     with pytest.raises(TypeError, match="Thing"):
         cls(*values, **named)
 
 
 @BOTH
-def test_nothing_is_changed_or_taken_away(cls: t.Any) -> None:
+def test_frozen_object_cannot_be_changed(cls: t.Any) -> None:
     one = cls("a")
     with pytest.raises(dataclasses.FrozenInstanceError, match="'name'"):
         one.name = "b"
@@ -90,19 +90,19 @@ def test_equal_are_those_of_one_class_with_equal_values(cls: t.Any) -> None:
 
 
 @BOTH
-def test_a_factory_makes_a_new_value_each_time(cls: t.Any) -> None:
+def test_factory_makes_a_new_value_each_time(cls: t.Any) -> None:
     assert cls("a").values is not cls("a").values
 
 
 @BOTH
-def test_the_fields_are_known(cls: t.Any) -> None:
+def test_fields_are_known(cls: t.Any) -> None:
     assert dataclasses.is_dataclass(cls)
     assert [field.name for field in dataclasses.fields(cls)] == ["name", "secret", "values", "count"]
     assert dataclasses.fields(cls)[1].metadata["low"] == 1
     assert cls.__match_args__ == ("name", "secret", "values", "count")
 
 
-def test_what_comes_after_the_fields_may_refuse_them() -> None:
+def test_post_init_may_refuse_the_fields() -> None:
     def refuse(self: t.Any) -> None:
         raise ValueError(self.name)
 
@@ -139,7 +139,7 @@ WAYS = {
 """Programs of a job's start and end, by what they import on their way."""
 
 
-def test_it_is_used_only_where_a_start_pays_for_dataclasses() -> None:
+def test_frozen_is_used_only_where_a_start_loads_the_module() -> None:
     package = frozen.__module__.partition(".module_utils")[0]
     plugins = pathlib.Path(sys.modules[frozen.__module__].__file__ or "").parents[1]
     begin = f"import sys; sys.path.insert(0, {str(plugins.parents[3])!r})\n"
@@ -157,5 +157,5 @@ def test_it_is_used_only_where_a_start_pays_for_dataclasses() -> None:
 
 
 @pytest.mark.parametrize("thing", [messages.Group("users", 100), process_id.ProcessId(3, 4)])
-def test_it_survives_a_pickle(thing: t.Any) -> None:
+def test_frozen_object_survives_a_pickle(thing: t.Any) -> None:
     assert pickle.loads(pickle.dumps(thing)) == thing

@@ -40,7 +40,7 @@ def test_installation_that_was_cut_off_has_no_word(tmp_path: pathlib.Path, cut_o
     assert installed.identity(tmp_path) == ""
 
 
-def test_nothing_and_a_broken_digest_have_no_word(tmp_path: pathlib.Path) -> None:
+def test_version_without_a_whole_digest_is_empty(tmp_path: pathlib.Path) -> None:
     assert installed.identity(tmp_path) == ""
     (tmp_path / "galaxy.yml").write_text("version: 1.2.3\n")
     (tmp_path / ".digest").write_bytes(b"\xff")

@@ -35,7 +35,7 @@ def rest(server: OsvServer) -> Rest:
     return Rest("127.0.0.1", port=server.port)
 
 
-def test_what_is_documented_is_spoken(rest: Rest, server: OsvServer) -> None:
+def test_rest_calls_are_those_of_the_documentation(rest: Rest, server: OsvServer) -> None:
     assert rest.version() == "v0.57.0"
     assert rest.variable("PBS_JOBID") is None
     rest.set_variable("PBS_JOBID", "4711.head")
@@ -64,7 +64,7 @@ def test_any_value_arrives_as_it_is(rest: Rest, server: OsvServer) -> None:
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="$\0", blacklist_categories=("Cs",))), min_size=1))
-def test_a_command_line_is_read_as_its_words(words: list[str]) -> None:
+def test_command_line_is_read_as_its_words(words: list[str]) -> None:
     """By the grammar of OSv's core/commands.cc: words in quotes, in which a backslash keeps what follows."""
     line, read, at = command_line(words), [], 0
     while at < len(line):
@@ -81,7 +81,7 @@ def test_a_command_line_is_read_as_its_words(words: list[str]) -> None:
     assert read == words
 
 
-def test_what_the_api_refuses_is_a_fault_with_its_words(rest: Rest) -> None:
+def test_refusal_of_the_api_is_a_fault_with_its_text(rest: Rest) -> None:
     with pytest.raises(OsvFault, match=r"status 400.*val"):
         rest.set_variable("EMPTY", "")
     with pytest.raises(OsvFault, match="status 400"):
@@ -130,7 +130,7 @@ def http_of(body: bytes, status: str = "200 OK", headers: bytes = b"") -> bytes:
         (http_of(b'{"message": "\\u001b[2J"}', "500 Internal"), "status 500"),
     ],
 )
-def test_whatever_else_is_answered_is_a_fault(answer: bytes, words: str) -> None:
+def test_answer_of_another_form_is_a_fault(answer: bytes, words: str) -> None:
     port, end = serve(answer)
     with contextlib.ExitStack() as stack:
         stack.callback(end)
@@ -139,7 +139,7 @@ def test_whatever_else_is_answered_is_a_fault(answer: bytes, words: str) -> None
     assert str(caught.value).isprintable()
 
 
-def test_a_peer_that_never_ends_is_left() -> None:
+def test_peer_that_never_ends_is_left() -> None:
     """Each byte comes in time, and the whole never does."""
     port, end = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", drip=True)
     with contextlib.ExitStack() as stack:
@@ -149,7 +149,7 @@ def test_a_peer_that_never_ends_is_left() -> None:
 
 
 @pytest.mark.parametrize("body", [b'"1 2"', b'"-1"', b'""', b'"0x7"', b'"7\\n"'])
-def test_a_thread_is_one_number(body: bytes) -> None:
+def test_thread_is_one_number(body: bytes) -> None:
     port, end = serve(http_of(body))
     with contextlib.ExitStack() as stack:
         stack.callback(end)

@@ -144,7 +144,7 @@ def test_node_at_its_worst_answers_before_the_playbook_is_due(left_s: float) -> 
     assert early < left_s
 
 
-def test_what_follows_updates_in_guests_has_time_for_the_users_additions() -> None:
+def test_time_after_updates_is_enough_for_additions() -> None:
     assert budget.UPDATES_RESERVE_S >= budget.ADDITIONS_RESERVE_S + budget.NODE_ANSWER_MARGIN_S
     assert budget.USER_FILE_READ_S < budget.EARLY_PLAN_S
 

@@ -161,7 +161,7 @@ def test_host_files_removes_what_is_there_and_spares_what_links_lead_to(
     assert place(*entries)["paths"] == []
 
 
-def test_a_file_in_the_place_of_a_link_leaves_what_it_led_to(tmp_path: pathlib.Path, place: Place) -> None:
+def test_file_in_the_place_of_a_link_leaves_what_it_led_to(tmp_path: pathlib.Path, place: Place) -> None:
     (tmp_path / "site").write_text("the site's")
     (tmp_path / "unit").symlink_to(tmp_path / "site")
     place({"path": f"{tmp_path}/unit", "content": "ours"})
@@ -180,7 +180,7 @@ def empty(*paths: pathlib.Path) -> list[Result]:
     return [{"path": str(path), "state": "empty"} for path in paths]
 
 
-def test_a_directory_goes_with_the_last_thing_in_it(ssh: pathlib.Path, place: Place) -> None:
+def test_directory_goes_with_the_last_thing_in_it(ssh: pathlib.Path, place: Place) -> None:
     (ssh / "ssh/key").unlink()
     wanted = [ssh / "ssh/keys", ssh / "ssh"]
     assert place(*empty(*wanted))["paths"] == [str(path) for path in wanted]
@@ -188,7 +188,7 @@ def test_a_directory_goes_with_the_last_thing_in_it(ssh: pathlib.Path, place: Pl
     assert place(*empty(*wanted))["paths"] == []
 
 
-def test_what_holds_something_stays(ssh: pathlib.Path, place: Place) -> None:
+def test_directory_with_content_stays(ssh: pathlib.Path, place: Place) -> None:
     (ssh / "ssh/keys").write_text("the site's")
     (ssh / "link").symlink_to("nowhere")
     assert place(*empty(ssh / "ssh/keys", ssh / "ssh", ssh / "link"))["paths"] == []
@@ -215,13 +215,13 @@ def test_check_mode_counts_what_earlier_entries_would_remove(ssh: pathlib.Path, 
     assert expected == place(*entries)["paths"] == [str(ssh / name) for name in ("ssh/key", "ssh/keys", "ssh")]
 
 
-def test_a_block_that_is_still_there_is_no_empty_file(ssh: pathlib.Path, place: Place) -> None:
+def test_block_that_is_still_there_is_no_empty_file(ssh: pathlib.Path, place: Place) -> None:
     (ssh / "ssh/keys").write_text(BLOCK)
     assert place(*empty(ssh / "ssh/keys"))["paths"] == []
 
 
 @pytest.mark.parametrize("site", ["", "the site's\n", "\n\n", "several\nlines\n"])
-def test_a_block_comes_changes_and_goes_and_the_site_s_lines_stay_byte_for_byte(
+def test_block_comes_changes_and_goes_and_the_site_s_lines_stay_byte_for_byte(
     tmp_path: pathlib.Path, place: Place, site: str
 ) -> None:
     path = tmp_path / "config"
@@ -240,12 +240,12 @@ def test_a_block_comes_changes_and_goes_and_the_site_s_lines_stay_byte_for_byte(
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_an_empty_block_makes_no_file(tmp_path: pathlib.Path, place: Place) -> None:
+def test_empty_block_makes_no_file(tmp_path: pathlib.Path, place: Place) -> None:
     assert not place({"path": f"{tmp_path}/config", "state": "block"})["changed"]
     assert tree(tmp_path) == {}
 
 
-def test_a_block_goes_where_a_link_leads(tmp_path: pathlib.Path, place: Place) -> None:
+def test_block_goes_where_a_link_leads(tmp_path: pathlib.Path, place: Place) -> None:
     (tmp_path / "real").write_text("the site's\n")
     (tmp_path / "config").symlink_to("real")
     place({"path": f"{tmp_path}/config", "state": "block", "content": "ours", "marker": MARKER})
@@ -253,7 +253,7 @@ def test_a_block_goes_where_a_link_leads(tmp_path: pathlib.Path, place: Place) -
     assert (tmp_path / "real").read_text() == f"the site's\n{BLOCK}"
 
 
-def test_a_file_that_is_not_valid_is_not_placed(tmp_path: pathlib.Path, place: Place) -> None:
+def test_file_that_is_not_valid_is_not_placed(tmp_path: pathlib.Path, place: Place) -> None:
     entry = {"path": f"{tmp_path}/config", "validate": "grep -q good %s"}
     assert place({**entry, "content": "good"})["changed"]
     result = place({**entry, "content": "wrong"})
@@ -261,9 +261,7 @@ def test_a_file_that_is_not_valid_is_not_placed(tmp_path: pathlib.Path, place: P
     assert tree(tmp_path) == {"config": ("-rw-r--r--", b"good")}
 
 
-def test_what_was_placed_before_a_fault_stays_and_is_told_and_nothing_half_does(
-    tmp_path: pathlib.Path, place: Place
-) -> None:
+def test_files_placed_before_a_fault_stay_and_are_reported(tmp_path: pathlib.Path, place: Place) -> None:
     (tmp_path / "site").mkdir()
     first = {"path": f"{tmp_path}/first", "state": "directory"}
     result = place(first, {"path": f"{tmp_path}/site", "content": "x"}, {"path": f"{tmp_path}/third", "content": "x"})

@@ -48,7 +48,7 @@ def test_every_action_is_documented() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_documentation_promises_what_all_promise(name: str) -> None:
+def test_documentation_promises_what_all_promise(name: str) -> None:
     documentation = yaml.safe_load(told(name).DOCUMENTATION)
     assert documentation["module"] == name
     attributes = attributes_of(documentation)
@@ -66,7 +66,7 @@ def test_modules_are_thin(name: str) -> None:
     assert len(code.splitlines()) <= 120
 
 
-def test_a_job_s_hooks_run_ansible_by_settings_of_their_own() -> None:
+def test_job_s_hooks_run_ansible_by_settings_of_their_own() -> None:
     text = templates.render("ansible.cfg.j2", site_dir=None, prefix="/opt/v", run_dir="/run/x", ssh_timeout=7)
     for line in (
         "interpreter_python = /opt/v/venv/bin/python",

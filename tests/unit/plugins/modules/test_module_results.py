@@ -36,7 +36,7 @@ SECRET = "9Zx-not-for-anybody"
         (ip_discovery, "inotify_simple", {"mac": "52:54:00:00:00:01", "leases": ["/tmp/leases"]}),
     ],
 )
-def test_a_library_that_is_missing_is_named(
+def test_library_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], module: t.Any, library: str, args: t.Any
 ) -> None:
     real = importlib.util.find_spec
@@ -56,7 +56,7 @@ def test_a_library_that_is_missing_is_named(
         {"state": "running", "xml": "<domain><name>one</name></domain>", "name": "two"},
     ],
 )
-def test_a_domain_needs_one_name(capfd: pytest.CaptureFixture[str], args: dict[str, t.Any]) -> None:
+def test_domain_needs_one_name(capfd: pytest.CaptureFixture[str], args: dict[str, t.Any]) -> None:
     assert run(domain, capfd, uri="test:///default", **args)["failed"]
 
 
@@ -74,7 +74,7 @@ def test_user_data_stays_out_of_syslog_and_of_results(
     assert (tmp_path / "seed.iso").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_seed_has_its_mode_from_the_beginning(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_seed_has_its_mode_from_the_beginning(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode="0440")
     assert result["changed"]
     assert (tmp_path / "seed.iso").stat().st_mode & 0o777 == 0o440
@@ -82,13 +82,13 @@ def test_a_seed_has_its_mode_from_the_beginning(tmp_path: pathlib.Path, capfd: p
     assert not run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode="0440")["changed"]
 
 
-def test_a_directory_that_is_missing_is_said(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_directory_that_is_missing_is_said(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     result = run(seed, capfd, dest=str(tmp_path / "no" / "seed.iso"), user_data="x", _ansible_check_mode=True)
     assert "no directory that can be written to" in result["msg"]
 
 
 @pytest.mark.parametrize("mac", [41135040063, "41135040063"])
-def test_a_mac_address_that_yaml_made_a_number_of_is_refused_at_once(
+def test_mac_address_that_yaml_made_a_number_of_is_refused_at_once(
     capfd: pytest.CaptureFixture[str], mac: object
 ) -> None:
     result = run(ip_discovery, capfd, mac=mac, timeout=0)
@@ -101,7 +101,7 @@ def test_a_mac_address_that_yaml_made_a_number_of_is_refused_at_once(
 
 
 @pytest.mark.parametrize("mode", [644, 600, 400, 0o1777])
-def test_a_mode_that_is_a_number_without_its_zero_is_refused(
+def test_mode_that_is_a_number_without_its_zero_is_refused(
     tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], mode: int
 ) -> None:
     result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode=mode)
@@ -111,14 +111,14 @@ def test_a_mode_that_is_a_number_without_its_zero_is_refused(
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, "600", "0640", "u=rw,go="])
-def test_a_mode_that_yaml_reads_as_it_is_meant_is_taken(
+def test_mode_that_yaml_reads_as_it_is_meant_is_taken(
     tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], mode: object
 ) -> None:
     assert run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="#cloud-config\n", mode=mode)["changed"]
 
 
 @pytest.mark.parametrize("empty", ["", None, {}])
-def test_a_seed_of_what_is_empty_is_one_that_nocloud_takes(
+def test_seed_of_what_is_empty_is_one_that_nocloud_takes(
     tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], empty: object
 ) -> None:
     args = {"dest": str(tmp_path / "seed.iso"), "user_data": empty, "meta_data": empty, "network_config": empty}
@@ -128,7 +128,7 @@ def test_a_seed_of_what_is_empty_is_one_that_nocloud_takes(
     assert not run(seed, capfd, **args)["changed"]
 
 
-def test_a_seed_that_cloud_init_would_ignore_is_not_written(
+def test_seed_that_cloud_init_would_ignore_is_not_written(
     tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     result = run(seed, capfd, dest=str(tmp_path / "seed.iso"), user_data="users: []\n")
@@ -144,7 +144,7 @@ def test_a_seed_that_cloud_init_would_ignore_is_not_written(
         (domain, {"state": "absent", "uri": "test:///default"}), (domain_info, {"uri": "test:///default"}),
     ],
 )  # fmt: skip
-def test_a_name_that_yaml_changed_is_refused(
+def test_name_that_yaml_changed_is_refused(
     capfd: pytest.CaptureFixture[str], module: t.Any, args: dict[str, t.Any], name: object
 ) -> None:
     """`12.10` is 12.1 to YAML, and `no` is false."""

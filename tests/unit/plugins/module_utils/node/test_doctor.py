@@ -198,7 +198,7 @@ def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tu
     assert ("systemctl enable --now vtorque-sweep.timer" in finding.remedy) is (expected[0] == "bad")
 
 
-def test_what_the_last_sweep_left_is_told(settings: NodeSettings) -> None:
+def test_leftovers_of_the_last_sweep_are_reported(settings: NodeSettings) -> None:
     """Until one leaves nothing."""
     doctor.note_sweep(settings, ["4.fe.1: still\nhere\x1b[2J", *map(str, range(9))])
     finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
@@ -258,7 +258,7 @@ def test_host_that_could_not_stay_bare_is_well(settings: NodeSettings, monkeypat
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ("ok", "ok")), (False, ("warn", "1"))])
-def test_what_is_left_is_told_and_stays(
+def test_leftovers_are_reported_and_not_removed(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, alive: bool, expected: tuple[str, str]
 ) -> None:
     monkeypatch.setattr(sweep, "Domains", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
@@ -314,7 +314,7 @@ def test_each_check_is_known(settings: NodeSettings) -> None:
     assert set(doctor.checks(settings)) >= {"libvirt", "virtualisation", "bridge", "pool", "disk", "programs"}
 
 
-def test_the_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
+def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     settings: NodeSettings, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look() -> Finding:
@@ -335,6 +335,6 @@ def test_the_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     assert "copy of tiny@1: disk.img was changed since it was verified" in look().words
 
 
-def test_a_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+def test_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
     assert seen(doctor.look_at_cache(settings, tmp_path, "/bin/false")) == ("bad", "off")
     assert doctor.look_at_cache(settings, tmp_path, "/bin/true").state == "ok"

@@ -148,7 +148,7 @@ def test_what_does_not_live_goes_and_nothing_else(node: Node) -> None:
     assert node.things == {"8.head.2", "vcn1-8", "lost+found"}
 
 
-def test_nothing_to_do_is_well_done(node: Node) -> None:
+def test_sweep_without_leftovers_succeeds(node: Node) -> None:
     assert node.sweep(unknown) == sweep.Swept()
     assert not (node.settings.run_dir / "suspects.json").exists()
 
@@ -163,7 +163,7 @@ def test_one_look_removes_nothing(node: Node) -> None:
     assert [said.key for said in node.sweep(twice_s=0.0).removed] == ["7.head.1"]
 
 
-def test_the_second_look_counts_from_the_first_one(node: Node) -> None:
+def test_second_look_counts_from_the_first_one(node: Node) -> None:
     node.start(7)
     node.sweep(twice_s=60.0)
     file = node.settings.run_dir / "suspects.json"
@@ -176,7 +176,7 @@ def test_the_second_look_counts_from_the_first_one(node: Node) -> None:
 
 
 @pytest.mark.parametrize("who", ["server", "mom", "shell", "maker"])
-def test_a_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: str) -> None:
+def test_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: str) -> None:
     node.start(7)
     node.sweep(twice_s=3600.0)
     lock = start_lock.start_lock(node.settings, "7.head.1")
@@ -192,7 +192,7 @@ def test_a_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: s
 
 
 @pytest.mark.parametrize("garbage", ["", "[]", "{", '{"version": 1, "suspects": [1]}', "\0\xff", '{"suspects": {}}'])
-def test_a_file_of_suspects_that_says_nothing_costs_only_time(node: Node, garbage: str) -> None:
+def test_file_of_suspects_that_says_nothing_costs_only_time(node: Node, garbage: str) -> None:
     node.start(7)
     (node.settings.run_dir).mkdir(exist_ok=True)
     (node.settings.run_dir / "suspects.json").write_text(garbage)
@@ -210,7 +210,7 @@ def test_a_file_of_suspects_that_says_nothing_costs_only_time(node: Node, garbag
         {"suspects": {"7.head.1": "long ago"}},
     ],
 )
-def test_a_suspicion_of_another_boot_or_form_is_none(node: Node, changes: dict[str, object]) -> None:
+def test_suspicion_of_another_boot_or_form_is_none(node: Node, changes: dict[str, object]) -> None:
     node.start(7)
     node.settings.run_dir.mkdir()
     told = {"version": 1, "boot_id": process_id.boot_id(), "suspects": {"7.head.1": 0.0}, **changes}
@@ -236,7 +236,7 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
     assert not start_lock.tombstone(node.settings, "1.head.1").exists()
 
 
-def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
+def test_holder_of_a_lock_without_a_job_is_named_and_not_ended(node: Node) -> None:
     node.start(7)
     with start_lock.held(start_lock.start_lock(node.settings, "7.head.1"), node.settings, Deadline.after(60.0)):
         (left,) = node.sweep(dead).left
@@ -245,7 +245,7 @@ def test_who_holds_a_lock_for_no_job_is_named_and_left(node: Node) -> None:
     assert "vcn1-7" in node.things
 
 
-def test_who_watches_guests_of_a_lost_job_hears_that_it_is_over(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watcher_of_a_lost_job_is_notified_of_its_end(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lock as long as the guests live, and nobody else would ever end it."""
     node.start(7)
     lock = start_lock.start_lock(node.settings, "7.head.1")
@@ -275,7 +275,7 @@ def test_unknown_is_never_over_and_keeps_no_other_start_waiting(node: Node) -> N
     assert node.things == {"7.head.1", "vcn1-7"}
 
 
-def test_what_the_mom_has_is_not_known_then_nothing_goes(node: Node) -> None:
+def test_sweep_without_the_moms_answer_removes_nothing(node: Node) -> None:
     def unreadable(_job: str) -> bool:
         raise SiteFault("mom_priv/jobs", "what the MOM has here is not known")
 
@@ -305,7 +305,7 @@ def test_a_silent_libvirt_is_never_an_absent_guest(node: Node) -> None:
     assert node.things == {"7.head.1", "vcn1-7"}
 
 
-def test_a_domain_without_files_is_found(node: Node) -> None:
+def test_domain_without_files_is_found(node: Node) -> None:
     key = node.start(7)
     (node.settings.slots_dir / "7").unlink()
     for path in sorted((node.settings.guests_dir / key).rglob("*"), reverse=True):
@@ -331,14 +331,14 @@ def test_what_is_of_an_earlier_boot_goes_at_once_without_anybodys_word(node: Nod
     assert node.things == {"8.head.1", "9.head.1", "vcn1-8", "vcn1-9"}
 
 
-def test_the_console_of_a_guest_that_lost_its_power_is_kept(node: Node) -> None:
+def test_console_of_a_guest_that_lost_its_power_is_kept(node: Node) -> None:
     node.start(7, domain=False, boot=EARLIER)
     (node.settings.start_dir("7.head", 1) / "vcn1-7" / "console.log").write_text("Kernel panic\x1b[2J\n")
     sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
     assert "Kernel panic" in (node.settings.record_dir("7.head", 1) / "vcn1-7.console.log").read_text()
 
 
-def test_what_is_of_an_earlier_boot_is_taken_away_by_one_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_an_earlier_boot_are_removed_by_one_sweep(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mother superior of its job may ask for the same: who comes second finds nothing, and no fault in that."""
     key = node.start(7, domain=False, boot=EARLIER)
     lock = start_lock.start_lock(node.settings, key)
@@ -368,13 +368,13 @@ def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node)
         assert sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0)) == sweep.Swept()
 
 
-def test_a_guest_that_runs_is_of_this_boot_whatever_its_files_say(node: Node) -> None:
+def test_guest_that_runs_is_of_this_boot_whatever_its_files_say(node: Node) -> None:
     node.start(7, boot=EARLIER)
     assert node.sweep(alive).removed == ()
     assert node.things == {"7.head.1", "vcn1-7"}
 
 
-def test_what_is_still_here_after_its_removal_is_told(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftover_after_its_removal_is_reported(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     key = node.start(7)
     monkeypatch.setattr(sweep.present_absent, "absent", lambda *_words, **_how: ("domain vcn1-7",))
     swept = node.sweep()
@@ -383,7 +383,7 @@ def test_what_is_still_here_after_its_removal_is_told(node: Node, monkeypatch: p
     assert "still here" in swept.left[0].why
 
 
-def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_removal_is_reported_and_stops_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     node.start(8)
     real = sweep.present_absent.absent
@@ -402,7 +402,7 @@ def test_what_would_not_go_is_told_and_keeps_nothing_else(node: Node, monkeypatc
     assert "would not end" in left.why
 
 
-def test_when_no_time_is_left_the_rest_stays_and_is_told(node: Node) -> None:
+def test_sweep_without_time_left_reports_the_rest(node: Node) -> None:
     for number in (7, 8):
         node.start(number)
     at = time.monotonic() + 3600.0
@@ -418,7 +418,7 @@ def test_when_no_time_is_left_the_rest_stays_and_is_told(node: Node) -> None:
     assert node.things == {"7.head.1", "8.head.1", "vcn1-7", "vcn1-8"}
 
 
-def test_whose_it_is_cannot_be_told_is_said(node: Node) -> None:
+def test_leftover_of_unknown_owner_is_reported(node: Node) -> None:
     (node.settings.guests_dir / "something").mkdir(parents=True)
     (left,) = node.sweep().left
     assert left == sweep.Said("", "directory something: whose it is cannot be told")
@@ -436,7 +436,7 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
     assert node.sweep().removed
 
 
-def test_who_begins_to_work_between_look_and_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_begins_before_the_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     answers = iter([False, True])
     monkeypatch.setattr(sweep.start_lock, "is_held_alone", lambda _path: next(answers))
@@ -445,6 +445,6 @@ def test_who_begins_to_work_between_look_and_removal_is_not_ended(node: Node, mo
     assert not start_lock.tombstone(node.settings, "7.head.1").exists()
 
 
-def test_a_report_is_json_as_it_is(node: Node) -> None:
+def test_report_is_json_as_it_is(node: Node) -> None:
     node.start(7)
     assert json.loads(json.dumps(dataclasses.asdict(node.sweep())))["removed"][0]["key"] == "7.head.1"

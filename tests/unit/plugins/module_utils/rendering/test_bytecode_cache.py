@@ -34,7 +34,7 @@ def render(tmp_path: pathlib.Path, text: str = "", **values: str) -> str:
     return templates.render("word.j2", site_dir=tmp_path / "site", compiled=tmp_path / "kept", **values)
 
 
-def test_a_template_is_compiled_once_for_all_that_is_made_of_it(tmp_path: pathlib.Path, compiled: list[str]) -> None:
+def test_template_is_compiled_once_for_all_that_is_made_of_it(tmp_path: pathlib.Path, compiled: list[str]) -> None:
     assert render(tmp_path, "{{ word | quote }}", word="a b") == "'a b'"
     assert render(tmp_path, word="c d") == "'c d'"
     assert compiled == ["word.j2"]
@@ -42,14 +42,14 @@ def test_a_template_is_compiled_once_for_all_that_is_made_of_it(tmp_path: pathli
     assert [path.stat().st_mode & 0o077 for path in (tmp_path / "kept").iterdir()] == [0]
 
 
-def test_a_template_that_was_changed_is_compiled_anew(tmp_path: pathlib.Path, compiled: list[str]) -> None:
+def test_template_that_was_changed_is_compiled_anew(tmp_path: pathlib.Path, compiled: list[str]) -> None:
     assert render(tmp_path, "{{ word }}", word="x") == "x"
     assert render(tmp_path, "<{{ word }}>", word="x") == "<x>"
     assert compiled == ["word.j2"] * 2
 
 
 @pytest.mark.parametrize("what", ["jinja2", "the collection"])
-def test_an_upgrade_compiles_anew_and_leaves_nothing_of_before(
+def test_upgrade_compiles_anew_and_leaves_nothing_of_before(
     tmp_path: pathlib.Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     (tmp_path / "kept").mkdir(mode=0o700)
@@ -81,7 +81,7 @@ def test_jinja2_that_does_not_say_its_version_is_told_apart(
 
 
 @pytest.mark.parametrize("length", [0, 5, 40, 400], ids=str)
-def test_what_was_cut_off_is_made_anew(tmp_path: pathlib.Path, compiled: list[str], length: int) -> None:
+def test_truncated_bytecode_is_compiled_again(tmp_path: pathlib.Path, compiled: list[str], length: int) -> None:
     render(tmp_path, "{{ word }}", word="x")
     (path,) = (tmp_path / "kept").iterdir()
     data = path.read_bytes()
@@ -92,7 +92,7 @@ def test_what_was_cut_off_is_made_anew(tmp_path: pathlib.Path, compiled: list[st
     assert compiled == ["word.j2"] * 2
 
 
-def test_what_is_no_code_is_made_anew(tmp_path: pathlib.Path, compiled: list[str]) -> None:
+def test_file_without_bytecode_is_compiled_again(tmp_path: pathlib.Path, compiled: list[str]) -> None:
     render(tmp_path, "{{ word }}", word="x")
     (path,) = (tmp_path / "kept").iterdir()
     path.write_bytes(path.read_bytes()[:15] + b"\xff" * 500)
@@ -101,7 +101,7 @@ def test_what_is_no_code_is_made_anew(tmp_path: pathlib.Path, compiled: list[str
 
 
 @pytest.mark.parametrize("how", ["writable", "another's", "a link", "a file", "no parent"])
-def test_nothing_is_read_or_kept_where_others_could_write(
+def test_cache_directory_that_others_can_write_is_not_used(
     tmp_path: pathlib.Path, compiled: list[str], how: str
 ) -> None:
     kept = tmp_path / "kept"
@@ -124,9 +124,7 @@ def test_nothing_is_read_or_kept_where_others_could_write(
     assert not any(path.is_file() for path in (*tmp_path.glob("kept/*"), *tmp_path.glob("there/*")))
 
 
-def test_a_full_disk_stops_nothing(
-    tmp_path: pathlib.Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_stops_nothing(tmp_path: pathlib.Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_words: object, **_more: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -135,7 +133,7 @@ def test_a_full_disk_stops_nothing(
     assert compiled == ["word.j2"]
 
 
-def test_who_names_no_directory_keeps_nothing(tmp_path: pathlib.Path, compiled: list[str]) -> None:
+def test_render_without_a_directory_writes_nothing(tmp_path: pathlib.Path, compiled: list[str]) -> None:
     (tmp_path / "site/word.j2").write_text("{{ word }}")
     for _time in range(2):
         templates.render("word.j2", site_dir=tmp_path / "site", word="x")

@@ -27,7 +27,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_is_the_same_for_each_reader_of_yaml(text: str, loader: t.Any) -> None:
+def test_text_is_the_same_for_each_reader_of_yaml(text: str, loader: t.Any) -> None:
     written = as_yaml({"path": [text]})
     assert written.isascii()
     assert "\n" not in written
@@ -36,7 +36,7 @@ def test_a_text_is_the_same_for_each_reader_of_yaml(text: str, loader: t.Any) ->
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
 @pytest.mark.parametrize("number", [1e16, -1e300, 1e-7, 1.5e-7, 1.5e300, 0.1, -0.0, 12.0, float("inf"), float("-inf")])
-def test_a_number_is_the_same_for_each_reader_of_yaml(number: float, loader: t.Any) -> None:
+def test_number_is_the_same_for_each_reader_of_yaml(number: float, loader: t.Any) -> None:
     """`1e+16`, as Python and JSON write it, is a text to PyYAML."""
     read = yaml.load(as_yaml({"a": [number, "1e+16"]}), Loader=loader)
     assert read == {"a": [number, "1e+16"]}
@@ -45,7 +45,7 @@ def test_a_number_is_the_same_for_each_reader_of_yaml(number: float, loader: t.A
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
 @pytest.mark.parametrize("key", ["k" * 1030, "\U0001f600" * 103, '": ' * 400])
-def test_a_long_key_is_the_same_for_each_reader_of_yaml(key: str, loader: t.Any) -> None:
+def test_long_key_is_the_same_for_each_reader_of_yaml(key: str, loader: t.Any) -> None:
     assert yaml.load(as_yaml([{key: {key: key}}]), Loader=loader) == [{key: {key: key}}]
 
 
@@ -54,14 +54,14 @@ def test_half_of_a_character_is_refused() -> None:
         as_yaml({"a": "\udc80"})
 
 
-def test_what_json_has_not_is_made_a_word_or_refused() -> None:
+def test_value_without_a_form_in_json_is_converted_or_refused() -> None:
     day = datetime.date(2026, 1, 2)
     assert as_yaml([day], str) == '["2026-01-02"]'
     with pytest.raises(TypeError):
         as_yaml([day])
 
 
-def test_a_configuration_with_a_character_beyond_u_ffff_is_written_as_it_was_read() -> None:
+def test_configuration_with_a_character_beyond_u_ffff_is_written_as_it_was_read() -> None:
     found = policy_file.parse("regex_fe: '\U0001f600'\n", "x.yml").policy
     assert found.regex_fe == "\U0001f600"
     assert policy_file.parse(policy_writer.policy_text({"regex_fe": found.regex_fe}), "x.yml").policy == found

@@ -58,7 +58,7 @@ def test_one_more_reader_is_what_setfacl_makes_of_him(tmp_path: pathlib.Path, mo
     assert ours.stat().st_mode == theirs.stat().st_mode
 
 
-def test_a_record_that_somebody_may_read_is_there_whole_or_not_at_all(
+def test_record_that_somebody_may_read_is_there_whole_or_not_at_all(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file system without ACLs is told, and leaves nothing."""
@@ -72,7 +72,7 @@ def test_a_record_that_somebody_may_read_is_there_whole_or_not_at_all(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_has_no_room_for_a_right_is_known_as_full(
+def test_disk_that_has_no_room_for_a_right_is_known_as_full(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel is told a name that is of no file."""
@@ -90,7 +90,7 @@ def test_a_disk_that_has_no_room_for_a_right_is_known_as_full(
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 @pytest.mark.parametrize("mode", [0o711, 0o755])
-def test_a_directory_is_never_open_to_more_than_it_is_to_be(
+def test_directory_is_never_open_to_more_than_it_is_to_be(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
 ) -> None:
     """Who opened it in between would go on listing it."""

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import l
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 
-def test_the_link_of_a_job_that_ends_meanwhile_is_passed_over(
+def test_link_of_a_job_that_ends_meanwhile_is_passed_over(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = (layout.run_directory(job_id, 1, tmp_path) for job_id in ("1.head", "2.head"))

@@ -51,7 +51,7 @@ def test_a_hook_in_the_jobs_cgroups_goes_beside_them(proc: pathlib.Path, tmp_pat
     assert (tmp_path / "cpuset/vtorque/cpuset.cpus").read_text() == "0-7"
 
 
-def test_what_a_site_set_for_hooks_stays(proc: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_cgroup_that_a_site_set_for_hooks_stays(proc: pathlib.Path, tmp_path: pathlib.Path) -> None:
     groups(proc, f"3:cpuset:/torque/{JOB}")
     (tmp_path / "cpuset/vtorque").mkdir()
     (tmp_path / "cpuset/vtorque/cpuset.cpus").write_text("3\n")
@@ -60,7 +60,7 @@ def test_what_a_site_set_for_hooks_stays(proc: pathlib.Path, tmp_path: pathlib.P
 
 
 @pytest.mark.parametrize("path", ["/", "/system.slice/pbs_mom.service", f"/torque/{JOB}0", "/torque/72", "/torque"])
-def test_a_hook_elsewhere_stays(proc: pathlib.Path, tmp_path: pathlib.Path, path: str) -> None:
+def test_hook_elsewhere_stays(proc: pathlib.Path, tmp_path: pathlib.Path, path: str) -> None:
     groups(proc, f"4:memory:{path}", "0::/")
     (proc / "mountinfo").unlink()  # is not even asked
     assert cgroup.leave_job(JOB, str(proc)) == ""
@@ -86,7 +86,7 @@ def test_several_controllers_in_one_hierarchy(proc: pathlib.Path, tmp_path: path
     assert joined(tmp_path / "cpu,cpuacct/vtorque")
 
 
-def test_what_does_not_go_is_said_and_the_rest_is_done(proc: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_failed_move_is_reported_and_the_others_are_made(proc: pathlib.Path, tmp_path: pathlib.Path) -> None:
     groups(proc, f"3:cpuset:/torque/{JOB}", f"4:memory:/torque/{JOB}", f"9:pids:/torque/{JOB}")
     (tmp_path / "cpuset/vtorque/cgroup.procs").mkdir(parents=True)
     said = cgroup.leave_job(JOB, str(proc))
@@ -95,5 +95,5 @@ def test_what_does_not_go_is_said_and_the_rest_is_done(proc: pathlib.Path, tmp_p
     assert joined(tmp_path / "memory/vtorque")
 
 
-def test_a_system_without_cgroups(tmp_path: pathlib.Path) -> None:
+def test_system_without_cgroups(tmp_path: pathlib.Path) -> None:
     assert "No such file" in cgroup.leave_job(JOB, str(tmp_path))

@@ -22,13 +22,13 @@ def children() -> str:
     return pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text()
 
 
-def test_a_directory_that_can_be_read_answers(tmp_path: pathlib.Path) -> None:
+def test_directory_that_can_be_read_answers(tmp_path: pathlib.Path) -> None:
     before = children()
     assert fileserver_probe.answers(tmp_path, LONG_S)
     assert children() == before
 
 
-def test_that_there_is_no_such_directory_is_an_answer(tmp_path: pathlib.Path) -> None:
+def test_probe_of_a_missing_directory_gets_an_answer(tmp_path: pathlib.Path) -> None:
     assert fileserver_probe.answers(tmp_path / "none", LONG_S)
 
 
@@ -49,7 +49,7 @@ def test_one_that_hangs_is_told_and_nobody_hangs_with_it(
     assert children() == before
 
 
-def test_who_looks_keeps_nothing_of_ours_open(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_probe_inherits_no_descriptor(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     """Else one whom even SIGKILL does not end would hold a start's lock, or the pipe of a hook."""
     reading, writing = os.pipe()
 
@@ -63,11 +63,11 @@ def test_who_looks_keeps_nothing_of_ours_open(monkeypatch: pytest.MonkeyPatch, t
     os.close(writing)
 
 
-def test_a_pool_that_answers_is_not_what_held_anything_up(tmp_path: pathlib.Path) -> None:
+def test_pool_that_answers_is_not_what_held_anything_up(tmp_path: pathlib.Path) -> None:
     assert fileserver_probe.silent_pool(tmp_path, "the job was late") is None
 
 
-def test_a_silent_pool_is_the_sites_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_silent_pool_is_the_sites_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(fileserver_probe, "POOL_PROBE_S", 0.2)
     monkeypatch.setattr(pathlib.Path, "iterdir", lambda _directory: signal.pause())
     fault = fileserver_probe.silent_pool(tmp_path, "the job was late")
@@ -75,7 +75,7 @@ def test_a_silent_pool_is_the_sites_fault(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert (fault.what, fault.why) == (f"the image pool {tmp_path} gives no answer", "the job was late")
 
 
-def test_who_cannot_be_asked_is_not_blamed(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_probe_that_cannot_start_blames_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     def refuse() -> int:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 

@@ -23,7 +23,7 @@ def test_death_signal_is_what_was_set() -> None:
     assert prctl.death_signal() == 0
 
 
-def test_what_the_kernel_refuses_is_an_error() -> None:
+def test_call_that_the_kernel_refuses_is_an_error() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         prctl.set_death_signal(1000)
 
@@ -38,7 +38,7 @@ def test_orphans_come_to_a_subreaper_as_long_as_it_is_one() -> None:
     assert not prctl.is_subreaper()
 
 
-def test_nothing_slow_is_loaded_before_the_first_call() -> None:
+def test_prctl_loads_ctypes_at_the_first_call() -> None:
     code = f"import sys, {prctl.__name__}; print('ctypes' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "False\n"

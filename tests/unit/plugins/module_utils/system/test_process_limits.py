@@ -40,20 +40,20 @@ def stepped_back(*before: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_who_leads_a_session_sends_it_back_behind_others() -> None:
+def test_session_leader_lowers_the_priority_of_its_session() -> None:
     niceness, before, after = stepped_back()
     assert niceness == str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 9))
     assert after == before.removesuffix("nice 0") + ("nice 9" if before else "")
 
 
-def test_who_does_not_lead_goes_back_alone() -> None:
+def test_process_that_is_no_leader_lowers_its_own_priority() -> None:
     """What else is in this session belongs to somebody: a login, or the run of these tests."""
     niceness, before, after = stepped_back("timeout", "60")
     assert niceness == str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 9))
     assert after == before
 
 
-def test_a_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setattr(process_limits, "AUTOGROUP", tmp_path / "none" / "autogroup")
     monkeypatch.setattr(os, "getsid", lambda _process: os.getpid())
     asked: list[int] = []

@@ -71,14 +71,14 @@ def test_report_crosses_a_connection() -> None:
         {"findings": [{"check": "disk", "state": "odd", "shown": "", "words": "", "remedy": ""}]},
     ],
 )  # fmt: skip
-def test_what_is_no_report_is_said_so(change: dict[str, t.Any]) -> None:
+def test_report_of_another_form_is_refused(change: dict[str, t.Any]) -> None:
     with pytest.raises(VTorqueError, match="cn1 gave no report"):
         report_from_dict("cn1", {**Report("cn1", ()).to_dict(), **change})
     with pytest.raises(VTorqueError, match="cn1 gave no report"):
         report_from_dict("cn1", [])
 
 
-def test_nobody_writes_on_the_terminal_from_afar() -> None:
+def test_report_of_another_node_is_printable() -> None:
     data = Report("cn1", (Finding("disk", BAD, "\x1b[2J" + "x" * 90, "\x1b[2J" + "y" * 9000),)).to_dict()
     found = report_from_dict("cn1", data).findings[0]
     assert found.shown == "?[2J" + "x" * 16
@@ -130,7 +130,7 @@ def test_request_crosses_a_connection() -> None:
     "change",
     [{"version": 1}, {"timeout_s": 0}, {"timeout_s": 1e9}, {"timeout_s": True}, {"timeout_s": "5"}, {"more": 1}],
 )
-def test_what_is_no_request_is_refused(change: dict[str, t.Any]) -> None:
+def test_request_of_another_form_is_refused(change: dict[str, t.Any]) -> None:
     with pytest.raises(VTorqueError, match="the request for a report"):
         request_from_dict({**ReportRequest(7).to_dict(), **change})
 

@@ -41,7 +41,7 @@ def test_line_is_ascii_and_has_no_line_end_within() -> None:
     assert json.loads(data.decode("ascii")) == value
 
 
-def test_nobody_who_reads_is_told_to_the_writer() -> None:
+def test_writer_without_a_reader_is_notified() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(BrokenPipeError):

@@ -31,7 +31,7 @@ def test_all_is_offered_as_by_itself_but_for_the_slow_one() -> None:
     assert "curve25519-sha256" in usual
 
 
-def test_an_ssh_that_knows_no_slow_one_takes_it_too() -> None:
+def test_ssh_that_knows_no_slow_one_takes_it_too() -> None:
     assert offered("-o", "KexAlgorithms=-nobody-knows-this*") == offered()
 
 

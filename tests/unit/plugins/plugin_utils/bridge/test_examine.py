@@ -68,9 +68,7 @@ def test_broken_policy_is_a_finding_and_the_rest_is_looked_at(load: t.Callable[[
 
 
 @pytest.mark.parametrize(("default", "looked_for"), [("tiny", "tiny"), ("/srv/all.qcow2", None), (None, None)])
-def test_a_default_image_outside_of_the_pool_is_not_looked_for_in_it(
-    default: str | None, looked_for: str | None
-) -> None:
+def test_default_image_outside_of_the_pool_is_not_looked_for_in_it(default: str | None, looked_for: str | None) -> None:
     """Each user's own rights open it."""
     assert examine.pool_default(Policy(img_default=default, allow_user_images=True)) == looked_for
 

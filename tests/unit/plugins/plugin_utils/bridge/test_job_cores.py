@@ -35,13 +35,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_the_cpuset_of_the_mom_is_the_jobs(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+def test_cpuset_of_the_mom_is_the_jobs(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
     monkeypatch.setattr(cpus, "of_mom", {JOB.job_id: (5, 6)}.__getitem__)
     assert job_cores.cores_of(JOB, Policy(), "cn1") == (5, 6)
     assert asked == []
 
 
-def test_an_exclusive_job_has_all_but_the_hosts(asked: list[str]) -> None:
+def test_exclusive_job_has_all_but_the_hosts(asked: list[str]) -> None:
     job = dataclasses.replace(JOB, node_exclusive=True)
     assert job_cores.cores_of(job, Policy(host_os_core_count=0), "cn1") == ALL
     assert job_cores.cores_of(job, Policy(host_os_core_count=1), "cn1") == ALL[1:]
@@ -49,7 +49,7 @@ def test_an_exclusive_job_has_all_but_the_hosts(asked: list[str]) -> None:
     assert asked == []
 
 
-def test_so_has_a_job_that_has_all_slots(asked: list[str]) -> None:
+def test_job_with_all_slots_has_all_cores(asked: list[str]) -> None:
     assert job_cores.cores_of(JOB, Policy(host_os_core_count=0), "cn1.example") == ALL
     assert asked == ["cn1.example"]
 

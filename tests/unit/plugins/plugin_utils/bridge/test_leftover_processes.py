@@ -124,7 +124,7 @@ def place(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator
         here.process.kill()
 
 
-def test_what_is_left_is_ended_and_told(place: Place) -> None:
+def test_leftover_process_is_ended_and_reported(place: Place) -> None:
     place.was()
     assert f"ended on cn1: {place.process.pid} (python3)" in place.end()
     assert place.process.wait() == -signal.SIGTERM
@@ -177,13 +177,13 @@ def test_files_of_another_job_protect_too(place: Place) -> None:
     assert place.lives
 
 
-def test_a_site_that_does_not_want_it_asks_nothing(place: Place) -> None:
+def test_site_that_does_not_want_it_asks_nothing(place: Place) -> None:
     place.was()
     assert place.end(kill_user_processes_after_job=False) == ""
     assert (place.lives, place.batch.asked) == (True, 0)
 
 
-def test_what_is_not_the_jobs_is_told_and_the_server_is_not_asked(place: Place) -> None:
+def test_process_of_no_job_is_reported_without_asking_the_server(place: Place) -> None:
     """A session of that number began after the job: it is another's."""
     place.was()
     shell_link.point(ProcessId(place.process.pid, 1), place.start.directory, place.start.places.run_dir)
@@ -200,7 +200,7 @@ def test_of_a_sister_no_session_is_known(place: Place, capfd: pytest.CaptureFixt
     assert place.lives
 
 
-def test_a_sister_whose_configuration_is_broken_ends_nothing(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sister_whose_configuration_is_broken_ends_nothing(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     def broken() -> t.NoReturn:
         raise SiteFault("vtorque.yml", "is broken")
 
@@ -208,7 +208,7 @@ def test_a_sister_whose_configuration_is_broken_ends_nothing(place: Place, capfd
     assert (capfd.readouterr().err, place.lives) == ("", True)
 
 
-def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leftover_processes.pwd, "getpwnam", KNOWN)
     place.was()
     call = HookCall(Role.END_FIRST, True, 1, "cn1", JOB, "no-such-user", 0, place.process.pid)
@@ -217,13 +217,13 @@ def test_a_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch
 
 
 @pytest.mark.parametrize(("said", "others"), [({JOB}, []), ({JOB, "8.head"}, ["job 8.head"])])
-def test_who_else_is_here_is_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
+def test_neighbours_are_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
     place.batch.said = saying(frozenset(said))
     exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
     assert files.read_json(place.start.record_directory / layout.ALONE)["others"] == others
 
 
-def test_a_server_that_is_silent_at_the_start_leaves_no_note(place: Place) -> None:
+def test_server_that_is_silent_at_the_start_leaves_no_note(place: Place) -> None:
     place.batch.said = saying(SiteFault("pbsnodes", "no answer"))
     with pytest.raises(SiteFault):
         exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)

@@ -52,7 +52,7 @@ def path() -> t.Iterator[pathlib.Path]:
         yield pathlib.Path(place) / "more.yml"
 
 
-def test_what_was_submitted_is_what_is_planned(path: pathlib.Path) -> None:
+def test_additions_that_changed_since_the_submission_are_refused(path: pathlib.Path) -> None:
     content = b"packages: [make]\nruncmd: [id]\n"
     path.write_bytes(content)
     job = job_of(path, content)
@@ -102,16 +102,16 @@ def test_job_without_a_map_opens_no_file(word: str) -> None:
 
 
 @pytest.mark.parametrize("x", ["", Request().encode(), parse([("img=tiny", "")]).encode()])
-def test_a_job_that_asks_for_none_opens_no_file(x: str) -> None:
+def test_job_that_asks_for_none_opens_no_file(x: str) -> None:
     assert planning.additions_of(dataclasses.replace(JOB, x=x), POLICY) == Additions()
 
 
-def test_a_job_that_runs_as_another_opens_no_file(path: pathlib.Path) -> None:
+def test_job_that_runs_as_another_opens_no_file(path: pathlib.Path) -> None:
     job = dataclasses.replace(job_of(path, b""), owner_user="alice")
     assert planning.additions_of(job, POLICY) == Additions()
 
 
-def test_the_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_is_not_asked_for_an_image_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the request or by the site: root opens none of them."""
     monkeypatch.setattr(planning, "find", lambda *_words: pytest.fail("the pool was asked"))
     request = dataclasses.replace(parse([("img=/home/a/own.qcow2", "")]), digests={"img": "0f" * 32})
@@ -146,7 +146,7 @@ class Site:
         return planning.inputs_of(self.job, self.policy, self.nodefile).digest
 
 
-def test_the_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
+def test_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
     """The hook has the server's word itself, and the playbook what the hook has kept of it."""
     first = site.digest
     job_snapshot.keep(site.job, site.place)
@@ -156,7 +156,7 @@ def test_the_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
     assert site.digest == first
 
 
-def test_a_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
+def test_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
     plan = planning.plan_start(site.job, site.policy, site.nodefile)
     assert plan.inputs == site.digest
     again = planning.plan_start(site.job, site.policy, site.nodefile)
@@ -164,7 +164,7 @@ def test_a_plan_bears_the_digest_of_its_inputs(site: Site) -> None:
     assert again.job_key != plan.job_key
 
 
-def test_the_owner_is_looked_up_once_for_digest_and_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_owner_is_looked_up_once_for_digest_and_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the directory says later is of another plan: digest and guests come from one reading."""
     names: list[str] = []
     entry = pwd.getpwnam("nobody")
@@ -180,7 +180,7 @@ def test_the_owner_is_looked_up_once_for_digest_and_plan(site: Site, monkeypatch
     assert names == ["nobody"]
 
 
-def test_the_owner_of_added_files_is_not_looked_up_again(
+def test_owner_of_added_files_is_not_looked_up_again(
     site: Site, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = b"packages: [make]\n"
@@ -194,7 +194,7 @@ def test_the_owner_of_added_files_is_not_looked_up_again(
     assert planning.plan_of(inputs).additions == Additions((Package("make"),))
 
 
-def test_an_owner_who_is_not_known_is_what_the_plan_says(site: Site) -> None:
+def test_owner_who_is_not_known_is_what_the_plan_says(site: Site) -> None:
     site.job = dataclasses.replace(site.job, euser="no-such-user", owner_user="no-such-user")
     inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
     assert len(inputs.digest) == 64
@@ -230,7 +230,7 @@ REQUEST = parse([("img=tiny,metadata=/home/alice/more.yml", "")])
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_change_of_any_input_is_another_plan(site: Site, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_change_of_any_input_is_another_plan(site: Site, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     if what == "a user's file":
         site.job = dataclasses.replace(
             site.job, x=dataclasses.replace(REQUEST, digests={"metadata": "a" * 64}).encode()
@@ -240,7 +240,7 @@ def test_a_change_of_any_input_is_another_plan(site: Site, monkeypatch: pytest.M
     assert site.digest != first
 
 
-def test_the_content_of_an_image_is_no_part_of_a_plan(site: Site) -> None:
+def test_content_of_an_image_is_no_part_of_a_plan(site: Site) -> None:
     """The nodes look at it, and may find it gone."""
     first = site.digest
     disk = site.images.path / "tiny@10/disk.qcow2"

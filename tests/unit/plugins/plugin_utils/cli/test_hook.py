@@ -145,7 +145,7 @@ def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
     assert (site.directory / "ready.json").exists()
 
 
-def test_what_the_inventory_found_wrong_is_told(site: Site) -> None:
+def test_fault_of_the_inventory_is_reported(site: Site) -> None:
     site.play(
         'echo "[WARNING]: Failed to parse: $run_dir/job.pbs_nodefile.yml: the node file names other nodes"; exit 4'
     )
@@ -180,7 +180,7 @@ def test_late_playbook_is_ended_with_what_left_its_session(site: Site) -> None:
     assert not left
 
 
-def test_the_shells_word_is_there_before_anything_is_taken_back(site: Site) -> None:
+def test_shells_word_is_there_before_anything_is_taken_back(site: Site) -> None:
     """Torque takes a prologue that it had to kill for a success."""
     site.program("node", NODE.format(place=site.place, answer=GONE) + f"ls {site.directory} >{site.place}/seen\n")
     site.fail(UserFault("img=x", "no such image"))
@@ -188,7 +188,7 @@ def test_the_shells_word_is_there_before_anything_is_taken_back(site: Site) -> N
     assert "refusal.json" in (site.place / "seen").read_text().split()
 
 
-def test_a_prologue_that_the_system_fails_still_leaves_a_word(site: Site) -> None:
+def test_prologue_that_the_system_fails_still_leaves_a_word(site: Site) -> None:
     (site.place / "bin/ansible").unlink()
     assert site.prologue().returncode == REQUEUE
     assert "No such file" in site.refusal()["why"]
@@ -253,7 +253,7 @@ def test_words_say_that_the_server_was_asked_in_vain(site: Site) -> None:
     assert re.search(r"cannot be reached(; asked [2-9] times in 2 s)?$", site.refusal("12-1.th.0")["why"])
 
 
-def test_a_question_that_we_cut_off_does_not_hide_what_the_server_said(site: Site) -> None:
+def test_question_that_we_cut_off_does_not_hide_what_the_server_said(site: Site) -> None:
     site.policy("prologue_timeout: 1\ntimeout: 1\n")
     asked = f"{site.place}/asked-before"
     words = "echo 'cannot connect to server th (errno=111)' >&2; exit 111"
@@ -262,7 +262,7 @@ def test_a_question_that_we_cut_off_does_not_hide_what_the_server_said(site: Sit
     assert re.search(r"cannot be reached(; asked 2 times in 2 s)?$", site.refusal("12-1.th.0")["why"])
 
 
-def test_when_nothing_can_be_left_one_line_says_so(site: Site) -> None:
+def test_hook_that_cannot_leave_a_refusal_prints_one_line(site: Site) -> None:
     site.job(interactive=True)
     site.run_dir.write_text("in the way")
     done = site.prologue()

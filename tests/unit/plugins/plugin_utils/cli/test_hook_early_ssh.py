@@ -59,7 +59,7 @@ def begun(site: Site) -> Begun:
     return Begun(site)
 
 
-def test_it_lives_when_the_job_is_ready_and_ends_with_the_job(site: Site, begun: Begun) -> None:
+def test_early_ssh_lives_from_ready_to_the_end_of_the_job(site: Site, begun: Begun) -> None:
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
     assert not begun.gone()
@@ -69,7 +69,7 @@ def test_it_lives_when_the_job_is_ready_and_ends_with_the_job(site: Site, begun:
     nothing_left(site)
 
 
-def test_a_start_that_fails_takes_it_back(site: Site, begun: Begun) -> None:
+def test_start_that_fails_takes_it_back(site: Site, begun: Begun) -> None:
     """Also where the playbook itself ended well, and took nothing with it."""
     site.play(f'{begun.line}; : >"$run_dir/plan.json"; exit 0')
     site.prologue()
@@ -78,7 +78,7 @@ def test_a_start_that_fails_takes_it_back(site: Site, begun: Begun) -> None:
     assert not (site.directory / login_fifos.SAID).exists()
 
 
-def test_a_start_that_begins_again_takes_the_former_one_away(site: Site, begun: Begun) -> None:
+def test_start_that_begins_again_takes_the_former_one_away(site: Site, begun: Begun) -> None:
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
     assert not begun.gone()
@@ -87,7 +87,7 @@ def test_a_start_that_begins_again_takes_the_former_one_away(site: Site, begun: 
     assert begun.gone()
 
 
-def test_whoever_removes_the_run_directory_ends_it_first(site: Site, begun: Begun) -> None:
+def test_removal_of_the_run_directory_ends_the_early_ssh_first(site: Site, begun: Begun) -> None:
     """So does the sweep, when the epilogue is lost."""
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
@@ -96,7 +96,7 @@ def test_whoever_removes_the_run_directory_ends_it_first(site: Site, begun: Begu
     nothing_left(site)
 
 
-def test_what_would_not_end_is_left_and_told(site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_ssh_that_does_not_end_is_reported(site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its directory stays, by which the next one finds it."""
     site.play(f"{begun.line}; {READY}")
     assert site.prologue().returncode == 0
@@ -110,7 +110,7 @@ def test_what_would_not_end_is_left_and_told(site: Site, begun: Begun, monkeypat
     assert begun.gone()
 
 
-def test_a_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun: Begun) -> None:
+def test_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun: Begun) -> None:
     site.play(READY)
     assert site.prologue().returncode == 0
     os.mkfifo(site.directory / login_fifos.SAID)
@@ -124,7 +124,7 @@ def test_a_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun
             other.kill()
 
 
-def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
+def test_early_ssh_is_ended_before_its_exec(site: Site) -> None:
     """Between root's call and ssh stands setpriv, at first with root's rights."""
     site.play(READY)
     assert site.prologue().returncode == 0
@@ -143,7 +143,7 @@ def test_it_is_ended_too_before_it_is_ssh(site: Site) -> None:
             becoming.kill()
 
 
-def test_nothing_else_that_an_ssh_has_open_is_looked_at(
+def test_other_open_files_of_an_ssh_are_not_inspected(
     site: Site, begun: Begun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may lie on a file system that never answers."""

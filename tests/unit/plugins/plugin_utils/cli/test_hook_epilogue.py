@@ -55,7 +55,7 @@ def test_each_hook_opens_the_configuration_once(site: Site, text: str) -> None:
     assert site.count_opened() == 1
 
 
-def test_a_record_that_a_front_end_would_refuse_is_closed_and_named_in_the_log(site: Site) -> None:
+def test_record_that_a_front_end_would_refuse_is_closed_and_named_in_the_log(site: Site) -> None:
     assert site.prologue().returncode == 0
     site.make_guest()
     path = site.state_dir / "records" / KEY / "record.json"

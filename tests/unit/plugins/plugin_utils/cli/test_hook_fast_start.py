@@ -53,7 +53,7 @@ def test_first_prologue_after_the_change_begins_nothing_early(site: Site) -> Non
     assert begun_early(site)
 
 
-def test_what_has_begun_ends_when_the_configuration_turns_out_to_forbid_it(site: Site) -> None:
+def test_fast_start_that_the_configuration_forbids_is_ended(site: Site) -> None:
     """Somebody changed it after the hook had looked at the mark: the node is not asked, and nothing stays."""
     assert site.prologue().returncode == 0
     assert site.prologue(change="fast_start: false\n").returncode == 0

@@ -258,7 +258,7 @@ def test_alarm_reaches_the_system_log(monkeypatch: pytest.MonkeyPatch, grave: bo
     assert said == [(getattr(syslog, level), "t1 is set offline ?[2J")]
 
 
-def test_the_administrator_is_told_before_the_jobs_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_administrator_is_told_before_the_jobs_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's error file may be a pipe of its owner's (`-k e`), who need not read it: there the hook may end."""
     told: list[str] = []
     ending = Ending(requeue=True, message=("held",), alarm="t1 is set offline", grave=True)

@@ -154,7 +154,7 @@ process.wait()
 
 
 @pytest.mark.parametrize("when", ["after it began", "before", "after it became another"])
-def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path, when: str) -> None:
+def test_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path, when: str) -> None:
     """However it is killed, and in whatever the playbook waits."""
     for name in ("reached", "gate"):
         os.mkfifo(tmp_path / name)
@@ -180,7 +180,7 @@ def test_a_hook_that_is_killed_takes_its_playbook_with_it(tmp_path: pathlib.Path
         assert ended, "the playbook goes on"
 
 
-def test_what_a_hook_needs_to_call_it_is_not_loaded() -> None:
+def test_play_loads_nothing_of_the_hooks_but_its_call() -> None:
     """Each play would pay for it, before Ansible begins to load."""
     code = f"import sys, {PROGRAM}; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

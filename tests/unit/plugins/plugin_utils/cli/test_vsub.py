@@ -195,7 +195,7 @@ USERS = [
 
 
 @pytest.mark.parametrize("words", USERS)
-def test_what_is_qsubs_passes_unchanged_and_in_order(site: Site, words: list[str]) -> None:
+def test_options_of_qsub_pass_unchanged_and_in_order(site: Site, words: list[str]) -> None:
     site.script(PLAIN)
     done = site.vsub(words[0], "-vm", "vcpus=1", *words[1:]) if words[0] == "job.sh" else site.vsub(*words)
     assert done.argv[-len(words) :] == words
@@ -258,7 +258,7 @@ def test_every_part_of_the_node_request_stays_and_is_large_enough(site: Site, as
         (["-l", "mem=1gb"], "vsub: mem raised from 1gb to 3072mb (1G of ram + 2G for the host)"),
     ],
 )
-def test_what_is_raised_is_said_in_one_line(site: Site, words: list[str], notice: str) -> None:
+def test_raised_size_is_reported_in_one_line(site: Site, words: list[str], notice: str) -> None:
     done = site.vsub(*words, site.script(PLAIN))
     assert done.err.splitlines() == [notice, "a word of qsub"]
 
@@ -482,7 +482,7 @@ def test_scripts_for_the_guest_travel_by_path_and_digest(site: Site) -> None:
     assert request.digests == {"vm_prologue": hashlib.sha256(b"#!/bin/sh\n").hexdigest()}
 
 
-def test_what_the_user_adds_is_read_where_vsub_is_called_and_refused_by_line(site: Site) -> None:
+def test_metadata_file_is_read_at_submission_and_refused_by_line(site: Site) -> None:
     more = site.here / "more.yml"
     more.write_text("packages: [curl]\nuser: bob\nruncmd:\n- 1\n")
     refused = site.vsub("-vm", "metadata=more.yml,vcpu=1", site.script(PLAIN))

@@ -55,7 +55,7 @@ def images(node: Node) -> list[dict[str, t.Any]]:
     return t.cast("list[dict[str, t.Any]]", json.loads(node.call("list", "--json")[1])["images"])
 
 
-def test_an_empty_cache_is_a_good_one(node: Node) -> None:
+def test_empty_cache_is_a_good_one(node: Node) -> None:
     status, out = node.call("list")
     assert (status, out.splitlines()[0]) == (0, "none")
     assert "0 MiB of 1.0 GiB (cache_max)" in out
@@ -69,7 +69,7 @@ def test_fill_does_what_is_wanted_and_says_so_to_the_log(node: Node) -> None:
     assert row["bytes"] >= 4 * image_pool.MIB
 
 
-def test_the_list_tells_of_what_waits_and_what_failed(node: Node) -> None:
+def test_list_tells_of_what_waits_and_what_failed(node: Node) -> None:
     image_pool.spoil(node.settings.pool / "tiny@1/disk.img")
     node.filled()
     image_pool.add(node.settings.pool, "next@1")
@@ -117,7 +117,7 @@ def test_remove_takes_away_what_nobody_uses(node: Node, monkeypatch: pytest.Monk
         node.call("remove", "tiny@1")
 
 
-def test_it_is_roots(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vtorque_cache_without_root_is_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1001)
     with pytest.raises(UserFault, match="call it as root"):
         node.call("list")

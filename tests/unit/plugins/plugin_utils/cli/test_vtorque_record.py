@@ -110,7 +110,7 @@ def test_record_is_kept_for_the_owner_whom_the_server_names(host: Host) -> None:
         ({"euser": "nobody-of-this-name"}, "is not known on this host"),
     ],
 )
-def test_what_the_server_does_not_bear_out_is_refused(host: Host, change: dict[str, t.Any], words: str) -> None:
+def test_record_that_the_server_contradicts_is_refused(host: Host, change: dict[str, t.Any], words: str) -> None:
     host.told = dataclasses.replace(Job(), **change)
     with pytest.raises(VTorqueError, match=words):
         host.take()
@@ -178,7 +178,7 @@ def test_start_before_the_servers_is_proved_by_who_led_that_one(host: Host) -> N
         host.take()
 
 
-def test_what_is_never_taken_has_a_status_of_its_own(
+def test_record_that_is_never_accepted_has_its_own_status(
     host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def never(*_words: object) -> t.NoReturn:

@@ -229,7 +229,7 @@ def test_profile_is_read_and_the_connection_is_not_disturbed_by_dotfiles(job_pla
     assert (answer.status, answer.out, answer.err) == (4, b"read\n", b"")
 
 
-def test_a_login_that_bounds_every_read_does_not_end_the_job(early_place: JobPlace) -> None:
+def test_login_that_bounds_every_read_does_not_end_the_job(early_place: JobPlace) -> None:
     """RHEL's bash reads /etc/profile.d for a command too, where sites set TMOUT; its sh is bash."""
     early_place.far_end.write_text(early_place.far_end.read_text().replace("#!/bin/sh", "#!/bin/bash", 1))
     (early_place.root / "home/.bashrc").write_text("export TMOUT=1\n")
@@ -251,7 +251,7 @@ def test_processes_left_in_the_background_do_not_hold_the_job(job_place: JobPlac
 
 @pytest.mark.parametrize("stream", [1, 2])
 @pytest.mark.parametrize("program", ["while echo tick; do sleep 1; done", "yes"])
-def test_a_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlace, program: str, stream: int) -> None:
+def test_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlace, program: str, stream: int) -> None:
     """What the job itself printed is there before it, whole; how much comes of the daemon, nobody promised."""
     daemon = shlex.quote(f"echo tick; touch printing; {program}")
     wait = "until [ -e printing ]; do sleep 0.1; done; rm printing"
@@ -267,7 +267,7 @@ def test_a_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlac
 
 @pytest.mark.parametrize("program", ["sleep 30", "yes"])
 @pytest.mark.parametrize("marked", ['mark "$@"', 'mark "$@" >&4'])
-def test_the_end_that_is_told_on_one_stream_alone_is_an_end(early_place: JobPlace, marked: str, program: str) -> None:
+def test_end_that_is_told_on_one_stream_alone_is_an_end(early_place: JobPlace, marked: str, program: str) -> None:
     """A silent daemon holds the other one, or one that fills it."""
     text, both = early_place.far_end.read_text(), '    mark "$@"\n    mark "$@" >&4\n'
     assert text.count(both) == 1
@@ -281,7 +281,7 @@ def test_the_end_that_is_told_on_one_stream_alone_is_an_end(early_place: JobPlac
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
 @pytest.mark.parametrize("stream", [1, 2])
-def test_the_far_end_waits_for_room_in_a_pipe_that_does_not_block(shell: str, stream: int) -> None:
+def test_far_end_waits_for_room_in_a_pipe_that_does_not_block(shell: str, stream: int) -> None:
     """A job may leave its streams so (ssh and node.js do), and full; without the mark its end would not be known."""
     out, into = os.pipe()
     os.set_blocking(into, False)
@@ -331,7 +331,7 @@ def test_term_reaches_the_guest_and_its_status_comes_back(job_place: JobPlace) -
     assert b"vtorque" not in err
 
 
-def test_a_shell_that_bears_term_ends_with_its_own_status(job_place: JobPlace) -> None:
+def test_shell_that_bears_term_ends_with_its_own_status(job_place: JobPlace) -> None:
     shell = job_place.root / "bearing"
     shell.write_text("#!/bin/sh\ntrap 'echo caught; exit 9' TERM\necho up\nwhile :; do sleep 0.1; done\n")
     shell.chmod(0o755)
@@ -391,7 +391,7 @@ def test_job_dies_with_its_shell(job_place: JobPlace) -> None:
     )
 
 
-def test_a_broken_connection_is_told_apart_from_a_status(job_place: JobPlace) -> None:
+def test_broken_connection_is_told_apart_from_a_status(job_place: JobPlace) -> None:
     process = job_place.start_batch(b"echo up; sleep 1000\n")
     started(process)
     for pid in job_place.processes(b"/usr/bin/ssh"):
@@ -421,7 +421,7 @@ def test_a_lost_guest_ends_the_job_at_once_with_the_reason(job_place: JobPlace) 
     job_place.wait_until(lambda: not job_place.processes(b"/usr/bin/ssh"))
 
 
-def test_a_connection_that_breaks_before_the_word_comes_is_told_with_it(job_place: JobPlace) -> None:
+def test_connection_that_breaks_before_the_word_comes_is_told_with_it(job_place: JobPlace) -> None:
     process = job_place.start_batch(b"echo up; sleep 1000\n")
     started(process)
     job_place.lose(heard=False)
@@ -431,7 +431,7 @@ def test_a_connection_that_breaks_before_the_word_comes_is_told_with_it(job_plac
     assert (process.returncode, err) == (69, LOST)
 
 
-def test_a_touched_record_alone_ends_nothing(job_place: JobPlace) -> None:
+def test_touched_record_alone_ends_nothing(job_place: JobPlace) -> None:
     process = job_place.start_batch(b"echo up; until [ -e seen ]; do sleep 0.1; done; rm seen; echo last\n")
     started(process)
     os.utime(job_place.directory / "ready.json")
@@ -440,7 +440,7 @@ def test_a_touched_record_alone_ends_nothing(job_place: JobPlace) -> None:
     assert (process.returncode, out, err) == (0, b"last\n", b"")
 
 
-def test_a_guest_that_is_lost_before_the_job_began_runs_nothing(job_place: JobPlace) -> None:
+def test_guest_that_is_lost_before_the_job_began_runs_nothing(job_place: JobPlace) -> None:
     def ready(shell: ProcessId) -> None:
         job_place.make_ready(shell)
         job_place.lose()

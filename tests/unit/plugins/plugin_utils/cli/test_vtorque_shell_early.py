@@ -42,7 +42,7 @@ def opened(process: int) -> set[str]:
     return found
 
 
-def test_the_job_runs_over_it_alone(early_place: JobPlace) -> None:
+def test_job_runs_over_it_alone(early_place: JobPlace) -> None:
     process = early_place.start_batch(b"echo up; until [ -e seen ]; do sleep 0.1; done; exit 4\n")
     begun = early_place.process(SSH)
     assert process.stdout
@@ -54,7 +54,7 @@ def test_the_job_runs_over_it_alone(early_place: JobPlace) -> None:
     early_place.wait_until(lambda: early_place.processes(SSH.encode()) == [])
 
 
-def test_it_is_the_users_and_nothing_of_the_hooks(early_place: JobPlace) -> None:
+def test_early_login_has_the_users_environment_alone(early_place: JobPlace) -> None:
     """Torque waits for the end of what its hook was given, and ends a hook with all of its session."""
     early_place.make_ready(ProcessId.of(os.getpid()))
     begun = early_place.process(SSH)
@@ -93,7 +93,7 @@ def test_one_that_ends_while_the_shell_waits_for_it_is_passed_over(early_place: 
     assert batch_with(early_place, b"echo ran; exit 7\n", ready) == (7, b"ran\n", b"")
 
 
-def test_a_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
+def test_start_file_that_exits_is_told_as_ever(early_place: JobPlace) -> None:
     (early_place.root / "home/.bashrc").write_text("exit 3\n")
     status, out, err = batch_with(early_place, b"echo ran\n", early_place.make_ready)
     assert (status, out) == (1, b"")
@@ -113,7 +113,7 @@ def test_one_whose_far_end_never_speaks_is_given_up(early_place: JobPlace) -> No
     early_place.wait_until(lambda: early_place.processes(SSH.encode()) == [])
 
 
-def test_what_root_did_not_make_is_passed_over(early_place: JobPlace) -> None:
+def test_early_login_that_root_did_not_create_is_ignored(early_place: JobPlace) -> None:
     def ready(shell: ProcessId) -> None:
         early_place.make_ready(shell)
         os.chown(early_place.directory / login_fifos.OUT, early_place.uid, early_place.uid)

@@ -86,7 +86,7 @@ def test_interactive_session(job_place: JobPlace) -> None:
     assert terminal.end() == 44
 
 
-def test_a_lost_guest_ends_the_session_and_gives_the_terminal_back(job_place: JobPlace) -> None:
+def test_lost_guest_ends_the_session_and_gives_the_terminal_back(job_place: JobPlace) -> None:
     terminal = Terminal(job_place)
     terminal.type(b"echo up$((1+1)); sleep 1000\n")
     terminal.until(rb"up2\r\n")

@@ -106,20 +106,20 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 Capture = pytest.CaptureFixture[str]
 
 
-def test_nothing_was_done_and_nobody_looks_then_nothing_is_said(site: Site, capsys: Capture) -> None:
+def test_sweep_that_did_nothing_prints_nothing_without_a_terminal(site: Site, capsys: Capture) -> None:
     assert site.run() == 0
     assert capsys.readouterr() == ("", "")
     assert site.logged == []
     assert site.marked
 
 
-def test_a_person_is_told_that_there_was_nothing(site: Site, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_person_is_told_that_there_was_nothing(site: Site, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vtorque_sweep.sys.stdout, "isatty", lambda: True)
     assert site.run() == 0
     assert capsys.readouterr().out == "nothing of a job is on cn1\n"
 
 
-def test_a_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Site, capsys: Capture) -> None:
+def test_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Site, capsys: Capture) -> None:
     site.leave()
     assert site.run() == 1
     assert capsys.readouterr().out.startswith("left     7.head.1: found over 0 s ago")
@@ -139,13 +139,13 @@ def test_no_name_of_whomever_moves_a_terminal(site: Site, capsys: Capture) -> No
     assert all(line.isprintable() for line in (*shown.splitlines(), *site.logged))
 
 
-def test_the_part_of_it_that_is_asked_for(site: Site, capsys: Capture) -> None:
+def test_part_of_it_that_is_asked_for(site: Site, capsys: Capture) -> None:
     site.leave()
     assert site.run("--query", "left[].key") == 1
     assert json.loads(capsys.readouterr().out) == ["7.head.1"]
 
 
-def test_the_form_for_programs(site: Site, capsys: Capture) -> None:
+def test_form_for_programs(site: Site, capsys: Capture) -> None:
     site.leave()
     site.server.kept = OURS
     site.wrong = (NodeFault("bridge br0", "is missing on this node", cause="bridge"),)
@@ -251,7 +251,7 @@ def test_our_note_stays_with_its_reason(site: Site, capsys: Capture) -> None:
     assert capsys.readouterr().out == f"note     cn1: stays: {OURS} (bridge br0: is missing on this node)\n"
 
 
-def test_a_silent_server_is_unknown_and_nothing_goes(site: Site, capsys: Capture) -> None:
+def test_silent_server_is_unknown_and_nothing_goes(site: Site, capsys: Capture) -> None:
     site.leave()
     site.server.silent = True
     site.look_twice(0.0)
@@ -262,7 +262,7 @@ def test_a_silent_server_is_unknown_and_nothing_goes(site: Site, capsys: Capture
     assert (site.settings.guests_dir / "7.head.1").is_dir()
 
 
-def test_what_is_too_much_at_once_goes_when_a_person_says_so(site: Site, capsys: Capture) -> None:
+def test_sweep_of_many_starts_needs_the_option(site: Site, capsys: Capture) -> None:
     for number in range(sweep.MASS + 1):
         site.leave(f"{number}.head.1")
     site.look_twice(0.0)
@@ -285,7 +285,7 @@ def test_at_boot_no_configuration_is_read_and_nobody_asked(site: Site, capsys: C
     assert "it is of an earlier boot" in capsys.readouterr().out
 
 
-def test_a_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys: Capture) -> None:
+def test_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys: Capture) -> None:
     def load() -> t.NoReturn:
         raise SiteFault("the site's configuration", "not YAML")
 
@@ -309,7 +309,7 @@ def test_a_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys
     assert (site.server.kept, old.exists(), site.marked) == (OURS, True, True)  # both are the site's wish
 
 
-def test_where_to_look_is_what_can_be_read_of_a_broken_configuration(site: Site) -> None:
+def test_sweep_uses_the_good_values_of_a_broken_configuration(site: Site) -> None:
     policies: list[parameters.Policy] = []
 
     def settings_of(given: parameters.Policy, _node: str) -> NodeSettings:
@@ -332,7 +332,7 @@ def test_help_says_what_goes_when_and_what_the_statuses_mean(site: Site, capsys:
     assert max(map(len, out.splitlines())) <= 120
 
 
-def test_an_unknown_option_is_a_usage_error(site: Site) -> None:
+def test_unknown_option_is_a_usage_error(site: Site) -> None:
     with pytest.raises(SystemExit) as caught:
         site.run("--force")
     assert caught.value.code == 2

@@ -161,7 +161,7 @@ def imports(path: pathlib.Path) -> t.Iterator[str]:
         yield from (name for name in names if name.partition(".")[0] == "ansible")
 
 
-def test_nothing_else_in_the_collection_imports_what_ansible_does_not_promise() -> None:
+def test_private_parts_of_ansible_are_imported_here_alone() -> None:
     own = pathlib.Path(ansible_internals.__file__)
     others = [path for path in PLUGINS.rglob("*.py") if path != own]
     found = {(str(path.relative_to(PLUGINS)), name) for path in others for name in imports(path)}

@@ -76,14 +76,14 @@ def answer(node: node_socket.EarlyNode) -> Reply | None:
     return None if reply.output == b"anew abc" else reply
 
 
-def test_the_answer_is_that_of_a_command(begun: t.Any) -> None:
+def test_answer_is_that_of_a_command(begun: t.Any) -> None:
     _start, node = begun(ECHO)
     node.ask(b"abc")
     assert answer(node) == Reply(0, b"cba", b"complaint")
 
 
 @pytest.mark.parametrize("text", ["import sys; input(); sys.exit('it broke')", "import os; os.abort()"])
-def test_a_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str) -> None:
+def test_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str) -> None:
     """Then the caller asks another way."""
     start, node = begun(text)
     if "abort" in text:
@@ -95,7 +95,7 @@ def test_a_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str)
     assert answer(node) is None
 
 
-def test_a_fork_finds_the_answer(begun: t.Any) -> None:
+def test_fork_finds_the_answer(begun: t.Any) -> None:
     """Ansible's workers are forks of the process that inherits the descriptors."""
     _start, node = begun(ECHO)
     node.ask(b"abc")
@@ -106,7 +106,7 @@ def test_a_fork_finds_the_answer(begun: t.Any) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_it_ends_when_nobody_is_left_to_ask(begun: t.Any) -> None:
+def test_early_node_without_a_caller_ends(begun: t.Any) -> None:
     start, _node = begun("import sys; sys.exit(3 if sys.stdin.read() == '' else 4)")
     start.hand_over()
     assert process(start).wait(60) == 3
@@ -134,7 +134,7 @@ class Plan(types.SimpleNamespace):
 
 
 @pytest.mark.parametrize("fault", [None, UserFault("img=x", "there is none")], ids=["planned", "refused"])
-def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
+def test_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     begun: t.Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, fault: Exception | None
 ) -> None:
     """What it asked is written down, so that Ansible takes no answer to something else."""
@@ -161,7 +161,7 @@ def test_the_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     assert json.loads(heard.output[::-1])["job_id"] == PART.job_id
 
 
-def test_what_was_not_asked_is_not_said_to_be(
+def test_part_that_was_not_sent_is_not_marked_as_sent(
     begun: t.Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever believed it would wait for an answer until their time is up."""

@@ -68,7 +68,7 @@ def hurry(player: PreloadedPlayer) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_what_is_played_is_the_same_whenever_it_began(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
+def test_preloaded_player_plays_the_same_as_a_later_one(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
     """Arguments, what is told, where the output goes, and the status."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
     with world() as player:
@@ -158,7 +158,7 @@ def test_one_that_is_late_is_ended_and_leaves_no_files(world: t.Any, tmp_path: p
     assert list((tmp_path / "run/ansible").iterdir()) == []
 
 
-def test_the_files_of_another_that_plays_stay(world: t.Any, tmp_path: pathlib.Path) -> None:
+def test_files_of_another_that_plays_stay(world: t.Any, tmp_path: pathlib.Path) -> None:
     """Process 123 was late, and process 1234 plays for another job."""
     names = ("ansible-local-1234abcd_123", "ansible-local-123abcd_123")
     for name in names:
@@ -167,7 +167,7 @@ def test_the_files_of_another_that_plays_stay(world: t.Any, tmp_path: pathlib.Pa
     assert [path.name for path in (tmp_path / "run/ansible").iterdir()] == [names[0]]
 
 
-def test_the_request_is_one_document(world: t.Any, tmp_path: pathlib.Path) -> None:
+def test_request_is_one_document(world: t.Any, tmp_path: pathlib.Path) -> None:
     """No word of it stands in the arguments, which everybody can read."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
     player = world(ending="print(json.dumps(sys.argv)); sys.exit(0)")

@@ -35,14 +35,14 @@ def said_by(*command: str) -> tuple[spawn.EarlyProgram, bytes, bytes]:
         return program, answer, stream.read()
 
 
-def test_it_answers_complains_and_ends() -> None:
+def test_early_program_answers_complains_and_ends() -> None:
     program, answer, complaint = said_by("/bin/sh", "-c", 'echo "$A$B"; echo bad >&2; exit 7')
     assert (answer, complaint) == (b"1\n", b"bad\n")
     assert program.wait(60) == 7
     assert program.wait(60) is None
 
 
-def test_a_signal_is_told_as_one() -> None:
+def test_signal_is_told_as_one() -> None:
     assert said_by("/bin/sh", "-c", "kill -9 $$")[0].wait(60) == -9
 
 
@@ -52,7 +52,7 @@ def test_one_that_is_not_there_is_none() -> None:
     assert set(os.listdir("/proc/self/fd")) <= before  # what others left may be closed meanwhile
 
 
-def test_it_inherits_no_signal_and_no_group() -> None:
+def test_early_program_inherits_no_signal_and_no_group() -> None:
     """A MOM ignores and blocks some, and what a hook starts is ended as a group."""
     former = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGCHLD)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
@@ -96,7 +96,7 @@ def test_only_a_prologue_that_will_ask_begins_it(
         assert program.wait(60) == 0
 
 
-def test_what_it_needs_is_quickly_loaded() -> None:
+def test_early_hook_loads_no_slow_module() -> None:
     """None of what takes its time: that is what the program is started before."""
     code = f"import sys, {hook.__name__}; print(' '.join(sys.modules))"
     place = pathlib.Path(hook.__file__).parents[6]
@@ -107,7 +107,7 @@ def test_what_it_needs_is_quickly_loaded() -> None:
     assert not {"re", "json", "subprocess", "dataclasses", "typing", "pathlib", "yaml"} & set(done.stdout.split())
 
 
-def test_it_begins_with_the_environment_of_all_programs_of_root(tmp_path: pathlib.Path) -> None:
+def test_early_program_has_the_environment_of_root(tmp_path: pathlib.Path) -> None:
     place, config = tmp_path / "fast_start", tmp_path / "vtorque.yml"
     config.touch()
     mark.set_to(mark.name_of(config), place)
@@ -121,7 +121,7 @@ def test_it_begins_with_the_environment_of_all_programs_of_root(tmp_path: pathli
     )
 
 
-def test_what_it_has_of_its_own_is_what_the_others_have() -> None:
+def test_early_program_has_the_same_constants_as_the_others() -> None:
     """It cannot afford to import them."""
     assert start.Places().node == hook.NODE
     assert str(layout.RUN_DIR / mark.NAME) == mark.MARK

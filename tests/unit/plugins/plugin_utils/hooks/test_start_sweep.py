@@ -29,11 +29,11 @@ def places(tmp_path: pathlib.Path) -> Places:
     return Places(run_dir=tmp_path / "run", state_dir=tmp_path / "state")
 
 
-def test_nothing_is_here(places: Places) -> None:
+def test_sweep_is_not_needed_on_an_empty_node(places: Places) -> None:
     assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
-def test_what_is_no_starts_calls_no_sweep_at_each_epilogue(places: Places) -> None:
+def test_entry_that_is_no_start_begins_no_sweep(places: Places) -> None:
     """Guests may have a file system of their own."""
     (places.state_dir / "guests" / "lost+found").mkdir(parents=True)
     assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
@@ -45,7 +45,7 @@ def test_something_that_nobody_works_for(places: Places, place: str) -> None:
     assert start_sweep.something_unheld(places.run_dir, places.state_dir)
 
 
-def test_a_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
+def test_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
     settings = NodeSettings(node_name="", node_number=None, run_dir=places.run_dir)
     (places.state_dir / "guests" / "7.head.1").mkdir(parents=True)
     refused = places.run_dir / "jobs" / "8.head.1"
@@ -57,7 +57,7 @@ def test_a_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
 
 
 @pytest.mark.parametrize("something", [True, False])
-def test_the_sweep_runs_on_its_own_and_only_when_there_is_something(
+def test_sweep_runs_on_its_own_and_only_when_there_is_something(
     places: Places, monkeypatch: pytest.MonkeyPatch, something: bool
 ) -> None:
     called: list[tuple[list[str], dict[str, t.Any]]] = []
@@ -73,7 +73,7 @@ def test_the_sweep_runs_on_its_own_and_only_when_there_is_something(
         assert "LD_LIBRARY_PATH" not in how["env"]
 
 
-def test_an_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epilogue_calls_it_also_when_it_failed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[tuple[pathlib.Path, ...]] = []
 
     def fail(*_words: object, **_more: object) -> t.NoReturn:

@@ -22,7 +22,7 @@ def ask(kind: handlers.Kind, kinds: t.Literal["KINDS", "SECOND"], patch: pytest.
     return serve.respond(line, handlers.Call({}, Policy), getattr(handlers, kinds))
 
 
-def test_a_kind_more_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kind_more_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = handlers.Kind(lambda data: data["of"], lambda of, _call: {"ok": True, "counted": of})
     assert ask(kind, "KINDS", monkeypatch) == {"ok": True, "counted": 7}
 
@@ -37,7 +37,7 @@ def test_a_kind_more_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         (ZeroDivisionError("x"), "unclear", "a fault in vTorque itself: ZeroDivisionError"),
     ],
 )
-def test_whatever_a_handler_raises_on_either_line_is_answered(
+def test_error_of_a_handler_is_answered_on_either_line(
     monkeypatch: pytest.MonkeyPatch, kinds: t.Literal["KINDS", "SECOND"], problem: BaseException, fault: str, what: str
 ) -> None:
     def fail(*_words: object) -> t.NoReturn:

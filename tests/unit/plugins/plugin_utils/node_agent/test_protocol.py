@@ -24,7 +24,7 @@ def test_only_a_whole_line_tells_guests_of_their_job(said: bytes, heard: bytes) 
         assert protocol.read_second_line(stream, 60.0) == heard
 
 
-def test_a_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
+def test_caller_who_says_nothing_is_not_waited_for_without_end() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream:
         assert protocol.read_second_line(stream, 0.0) == b""

@@ -135,7 +135,7 @@ def test_present_answers_with_the_guests(world: World) -> None:
 
 
 @pytest.mark.parametrize(("connection", "asked"), [("", []), ("10.77.0.11 1 10.77.0.11 22", ["qstat 7.head"])])
-def test_what_the_prologue_was_told_here_is_not_asked_again(
+def test_saved_answer_serves_the_nodes_own_root_alone(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, connection: str, asked: list[str]
 ) -> None:
     """By the node's own root; a caller from elsewhere is held against the server's word of now."""
@@ -164,7 +164,7 @@ def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
     assert world.asked == ["absent 7.head 2"]
 
 
-def test_a_broken_configuration_lets_nothing_be_made_and_everything_be_taken_away(world: World) -> None:
+def test_broken_configuration_lets_nothing_be_made_and_everything_be_taken_away(world: World) -> None:
     def broken() -> t.NoReturn:
         raise SiteFault("vtorque.yml", "line 3: no such parameter")
 
@@ -179,20 +179,20 @@ def test_a_broken_configuration_lets_nothing_be_made_and_everything_be_taken_awa
     assert world.asked == ["absent 7.head 2"]
 
 
-def test_an_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: World) -> None:
+def test_error_is_answered_with_whose_fault_it_is_and_what_is_left(world: World) -> None:
     world.error = NodeFault("bridge br0", "is missing", "see vtorque.yml")
     answer = world.ask(PART)
     error = {"fault": "node", "what": "bridge br0", "why": "is missing", "hint": "see vtorque.yml", "cause": ""}
     assert answer == {"version": 1, "ok": False, "error": error, "left": ["slot 1"]}
 
 
-def test_what_the_system_refuses_is_answered_too(world: World) -> None:
+def test_error_of_the_system_is_answered(world: World) -> None:
     world.error = OSError(1, "Operation not permitted")
     assert world.ask(PART)["error"]["why"] == "[Errno 1] Operation not permitted"
 
 
 @pytest.mark.parametrize("do", ["present", "absent"])
-def test_what_nobody_foresaw_is_answered_with_what_is_left(world: World, do: t.Literal["present", "absent"]) -> None:
+def test_unexpected_error_is_answered_with_the_leftovers(world: World, do: t.Literal["present", "absent"]) -> None:
     world.error = RuntimeError("not ours")
     answer = world.ask(dataclasses.replace(PART, do=do, guests=PART.guests if do == "present" else ()))
     assert answer["error"]["what"] == "a fault in vTorque itself: RuntimeError"
@@ -242,7 +242,7 @@ def test_a_job_that_the_server_tells_otherwise_makes_no_guest(
     assert "present" not in world.asked
 
 
-def test_a_server_that_does_not_answer_is_the_sites_fault(world: World) -> None:
+def test_server_that_does_not_answer_is_the_sites_fault(world: World) -> None:
     world.job = SiteFault("qstat", "no answer within 10 s")
     assert world.ask(PART)["error"]["fault"] == "site"
     assert "present" not in world.asked
@@ -253,7 +253,7 @@ def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
     assert world.ask(PART)["ok"] is True
 
 
-def test_a_request_for_another_node_is_refused(world: World) -> None:
+def test_request_for_another_node_is_refused(world: World) -> None:
     answer = world.ask(dataclasses.replace(PART, node="cn10"))
     assert "this is cn1" in answer["error"]["why"]
     assert world.asked == []
@@ -266,7 +266,7 @@ def test_a_user_who_is_another_here_is_refused(world: World, ids: dict[str, int]
     assert "present" not in world.asked
 
 
-def test_a_package_that_is_not_on_this_nodes_list_makes_no_guest(world: World) -> None:
+def test_package_that_is_not_on_this_nodes_list_makes_no_guest(world: World) -> None:
     """Whatever the mother superior let pass; files and commands are the user's own matter."""
     asks = messages.Additions((messages.Package("make"),), (), (messages.Command("id"),))
     answer = world.ask(dataclasses.replace(PART, additions=asks))
@@ -352,9 +352,7 @@ def test_of_a_job_that_was_purged_who_led_it_may_ask_for_its_end(
     ("do", "word"),
     [("present", UnknownJob("job 7.head", "unknown")), ("absent", SiteFault("qstat", "no answer within 10 s"))],
 )
-def test_what_a_start_was_told_serves_for_its_end_alone_and_not_while_the_server_is_silent(
-    world: World, do: str, word: VTorqueError
-) -> None:
+def test_saved_answer_serves_only_the_end_of_its_start(world: World, do: str, word: VTorqueError) -> None:
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
     world.asked.clear()
@@ -363,7 +361,7 @@ def test_what_a_start_was_told_serves_for_its_end_alone_and_not_while_the_server
     assert world.asked == ["qstat 7.head"]
 
 
-def test_a_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
+def test_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_words: object, **_how: object) -> t.NoReturn:
@@ -376,7 +374,7 @@ def test_a_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself
     assert world.asked == ["qstat 7.head"]
 
 
-def test_the_settings_are_the_policys_word() -> None:
+def test_settings_are_the_policys_word() -> None:
     policy = dataclasses.replace(
         Policy(), bridge="br7", mac_prefix="52:54:01", node_number=5, vm_img_dir="/pool", libvirt_uri="test:///default",
         allow_emulation=True, max_vms_per_node=9, ntp_server_2="10.0.0.9", timeout=99, ssh_timeout=7,
@@ -393,7 +391,7 @@ def test_the_settings_are_the_policys_word() -> None:
     assert mapped.ip_to_mac_script == pathlib.Path("/map")
 
 
-def test_what_guests_need_is_loaded_before_a_worker_is_begun_and_not_without_guests() -> None:
+def test_needed_modules_are_loaded_before_a_worker_begins() -> None:
     """Its two processes would each load it else."""
     program = f"""
 import json, sys, {serve.__name__} as node, {handlers.__name__} as handlers, {preload.__name__} as preload
@@ -416,7 +414,7 @@ node.respond(sys.stdin.buffer, handlers.Call({{}}, Policy))
     assert json.loads(done.stdout) == [True, []]
 
 
-def test_the_program_answers_in_one_line_and_exits_0() -> None:
+def test_program_answers_in_one_line_and_exits_0() -> None:
     done = subprocess.run(
         [sys.executable, "-m", vtorque_node.__name__], input=b"{}", capture_output=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -451,7 +449,7 @@ os.write(2, os.read(holding, 9))
     assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(told), word)
 
 
-def test_who_told_the_guests_does_not_wait_for_the_look_at_the_neighbours() -> None:
+def test_join_does_not_wait_for_the_note_of_neighbours() -> None:
     """Their streams end with us although that look has not ended."""
     program = f"""
 import json, os, sys, {serve.__name__} as node
@@ -481,7 +479,7 @@ node._note_neighbours(b"{{}}", Policy)
 
 
 @pytest.mark.parametrize(("ok", "words"), [(True, "['alice', '7.head', '2'] cn1"), (False, "")])
-def test_a_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: str) -> None:
+def test_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: str) -> None:
     program = f"""
 import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge import leftover_processes
@@ -539,7 +537,7 @@ node.main()
     assert json.loads(done.stdout)["seen"] == said
 
 
-def test_the_umask_of_the_caller_closes_no_directory() -> None:
+def test_umask_of_the_caller_closes_no_directory() -> None:
     program = f"""
 import os, {serve.__name__} as node
 node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"umask": os.umask(0), "ok": False}})
@@ -553,7 +551,7 @@ node.main()
     assert json.loads(done.stdout)["umask"] == 0o022
 
 
-def test_the_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> None:
+def test_launcher_hands_on_nothing_but_sshs_word(tmp_path: pathlib.Path) -> None:
     prefix = tmp_path / "a prefix"
     (prefix / "venv/bin").mkdir(parents=True)
     python = prefix / "venv/bin/python"
@@ -589,7 +587,7 @@ def test_mounts_of_the_site_are_told_in_its_order() -> None:
     assert (settings.home_via, settings.home_export, settings.mount_s) == ("virtiofs", None, 7)
 
 
-def test_whoever_is_let_in_may_ask_how_the_node_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_is_answered_to_any_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A front end has no part in any job: the batch server is not asked for one."""
     asked: list[float] = []
 
@@ -629,7 +627,7 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     return directory
 
 
-def test_a_sister_tells_of_her_lost_guest(leading: pathlib.Path, world: World) -> None:
+def test_sister_tells_of_her_lost_guest(leading: pathlib.Path, world: World) -> None:
     """The job's shell is let know; the server is not asked."""
     assert tell(LOST, FROM_CN2)["ok"]
     lost = json.loads((leading / "lost.json").read_text())
@@ -653,7 +651,7 @@ def test_a_sister_tells_of_her_lost_guest(leading: pathlib.Path, world: World) -
         (dataclasses.replace(LOST, guest="../x"), FROM_CN2, "not of the form"),
     ],
 )
-def test_who_has_no_part_in_a_start_ends_no_job(
+def test_loss_report_of_a_foreign_node_ends_no_job(
     leading: pathlib.Path, lost: messages.LostGuest, environment: dict[str, str], why: str
 ) -> None:
     answer = tell(lost, environment)
@@ -662,7 +660,7 @@ def test_who_has_no_part_in_a_start_ends_no_job(
     assert not (leading / "lost.json").exists()
 
 
-def test_a_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
+def test_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
     job_snapshot.keep(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
 
@@ -789,7 +787,7 @@ def joined(world: World, job_id: str, start: int) -> dict[str, t.Any]:
     return join(told, before)
 
 
-def test_a_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:
+def test_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:
     answer = bare.ask(BARE)
     assert answer["ok"]
     assert answer["bare"] == [form.to_dict(BARE_HOST)]
@@ -808,7 +806,7 @@ def test_who_asked_for_one_start_brings_no_keys_of_another(bare: World, job_id: 
     assert not [asked for asked in bare.asked if asked.startswith("bare join")]
 
 
-def test_a_bare_host_is_checked_like_any(bare: World) -> None:
+def test_bare_host_is_checked_like_any(bare: World) -> None:
     bare.environment = {"SSH_CONNECTION": "10.77.0.99 40000 10.77.0.12 22"}
     assert "not its mother superior" in str(bare.ask(BARE)["error"])
     bare.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}

@@ -53,7 +53,7 @@ def test_each_is_asked_and_heard_again_and_again(call: t.Any) -> None:
     assert {reply.output for reply in replies(calls)[0].values()} == {b"cba"}
 
 
-def test_a_program_that_ends_tells_its_status_and_its_last_words(call: t.Any) -> None:
+def test_program_that_ends_tells_its_status_and_its_last_words(call: t.Any) -> None:
     one = call("n1", "import sys; sys.stderr.write('trouble'); sys.exit(7)")
     one.ask(b"abc")
     assert str(replies([one])[1]["n1"]) == "n1: status 7: trouble"
@@ -67,7 +67,7 @@ def test_a_line_without_an_end_is_read_to_its_limit(call: t.Any) -> None:
     assert len(heard["n1"].output) == node_connection.LIMIT
 
 
-def test_an_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
+def test_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
     """Each piece is looked at once: with all that came before, it was a minute of the mother superior's processor."""
     one = call("n1", "import os; [os.write(1, b'x') for _ in range(1 << 18)]; os.write(1, b'\\n'); input()")
     one.ask(b"abc")
@@ -76,7 +76,7 @@ def test_an_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
     assert heard["n1"].output == b"x" * (1 << 18)
 
 
-def test_who_says_two_lines_has_said_two_answers(call: t.Any) -> None:
+def test_node_reply_of_two_lines_is_two_answers(call: t.Any) -> None:
     one = call("n1", "print('first\\nsecond', flush=True); input(); input(); print('third', flush=True); input()")
     one.ask(b"abc")
     heard = [replies([one])[0]["n1"].output]
@@ -104,14 +104,14 @@ def test_our_own_program_writes_files_of_any_size() -> None:
         assert replies([one])[0]["n1"].output == b"answer"
 
 
-def test_who_is_late_is_named_when_nobody_failed(call: t.Any) -> None:
+def test_late_node_is_named_when_none_failed(call: t.Any) -> None:
     calls = [call("n1", ECHO), call("n2", SILENT)]
     for one in calls:
         one.ask(b"abc")
     assert str(replies(calls, 3.0)[1]["n2"]) == "vtorque-node on n2: gave no answer in time"
 
 
-def test_when_one_fails_the_others_have_a_little_time_and_are_not_blamed(call: t.Any) -> None:
+def test_failure_of_one_node_leaves_the_others_time_and_blames_none(call: t.Any) -> None:
     calls = [call("n1", "import sys; sys.exit(3)"), call("n2", SILENT)]
     for one in calls:
         one.ask(b"abc")
@@ -126,7 +126,7 @@ def test_hanging_up_ends_a_program_that_is_at_work(call: t.Any) -> None:
     one.hang_up()
 
 
-def test_a_program_that_has_answered_ends_by_itself(call: t.Any) -> None:
+def test_program_that_has_answered_ends_by_itself(call: t.Any) -> None:
     one = call("n1", f"{ECHO}\nsys.exit(5)")
     one.ask(b"abc")
     assert replies([one])[1] == {}
@@ -134,7 +134,7 @@ def test_a_program_that_has_answered_ends_by_itself(call: t.Any) -> None:
     assert one._process.wait(PATIENCE_S) == 5
 
 
-def test_a_program_that_is_not_there_is_said(call: t.Any) -> None:
+def test_program_that_is_not_there_is_said(call: t.Any) -> None:
     with pytest.raises(VTorqueError, match="vtorque-node on n1 was not run"):
         NodeCall("n1", ["/nonexistent"]).__enter__()
 

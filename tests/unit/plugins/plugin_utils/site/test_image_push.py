@@ -51,7 +51,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path, monkeypatch)
 
 
-def test_a_node_says_how_far_it_is_until_the_copy_is_there(node: Node) -> None:
+def test_node_says_how_far_it_is_until_the_copy_is_there(node: Node) -> None:
     first = node.ask()
     assert (first["ok"], first["image"]["here"]) == (True, False)
     assert "nobody fetches it" in first["image"]["words"]
@@ -60,7 +60,7 @@ def test_a_node_says_how_far_it_is_until_the_copy_is_there(node: Node) -> None:
     assert copy_queue.wanted(node.settings) == ()
 
 
-def test_what_failed_is_told_once_and_begun_anew_when_it_is_asked_for_anew(node: Node) -> None:
+def test_failed_push_is_reported_once_and_begins_again_on_request(node: Node) -> None:
     image_pool.spoil(node.settings.pool / "tiny@1/disk.img")
     node.ask()
     node.work()
@@ -82,9 +82,7 @@ def test_what_failed_is_told_once_and_begun_anew_when_it_is_asked_for_anew(node:
         ({"fs_type": "ramdisk"}, "nobody fetches"),
     ],
 )
-def test_nothing_but_an_image_of_the_nodes_own_pool_can_be_asked_for(
-    node: Node, changes: dict[str, str], words: str
-) -> None:
+def test_order_for_another_image_is_refused(node: Node, changes: dict[str, str], words: str) -> None:
     assert words in json.dumps(node.ask(**changes))
 
 
@@ -133,7 +131,7 @@ def test_nodes_are_asked_until_they_have_it_or_cannot(tmp_path: pathlib.Path) ->
     assert sorted(asked) == [False, False, False, True]
 
 
-def test_a_node_of_another_version_is_told_so(tmp_path: pathlib.Path) -> None:
+def test_node_of_another_version_is_told_so(tmp_path: pathlib.Path) -> None:
     (brought,) = image_push.push("tiny@1", ("cn1",), fs_type="local", ssh_timeout_s=5, ssh=ssh_that(tmp_path, "{}"))
     assert (brought.state, brought.reason) == ("failed", "an error without words") or "version" in brought.reason
 
@@ -176,7 +174,7 @@ def test_all_nodes_get_the_same_revision(command: Command) -> None:
     assert command.pushed == [("tiny@2", ("cn1", "cn2", "cn3"), "local"), ("tiny@1", ("cn1", "cn2"), "ramdisk")]
 
 
-def test_the_exit_status_tells_whether_all_have_it(command: Command) -> None:
+def test_exit_status_tells_whether_all_have_it(command: Command) -> None:
     command.states["cn2"] = image_push.Brought("cn2", "failed", "no room")
     assert command.call("tiny") == (1, "cn[1,3]: tiny@2 is here\ncn2: failed: no room\n")
     command.states["cn3"] = image_push.Brought("cn3", "silent", "no answer")
@@ -187,7 +185,9 @@ def test_the_exit_status_tells_whether_all_have_it(command: Command) -> None:
     ]  # fmt: skip
 
 
-def test_what_cannot_be_pushed_is_said_before_a_node_is_asked(command: Command, tmp_path: pathlib.Path) -> None:
+def test_image_that_cannot_be_pushed_is_refused_before_any_node_is_asked(
+    command: Command, tmp_path: pathlib.Path
+) -> None:
     (tmp_path / "pool/old.img").write_bytes(b"x")
     (tmp_path / "pool/old.img").chmod(0o444)
     for name, words in (("tini", "did you mean tiny"), ("old", "has no record")):

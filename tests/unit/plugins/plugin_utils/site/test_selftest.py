@@ -162,7 +162,7 @@ def test_late_job_is_taken_back(tmp_path: pathlib.Path) -> None:
 EXPECTED = selftest.Expected("", "alice", 1, 1, "/home/alice", True, 1, ("cn1",), False)
 
 
-def test_what_came_is_read(tmp_path: pathlib.Path) -> None:
+def test_selftest_output_that_arrived_is_read(tmp_path: pathlib.Path) -> None:
     one = trial(tmp_path)
     (one.directory / "out").write_text(f"begin {one.token}\nhost vcn1-1\nend {one.token}\n")
     (one.directory / "err").write_text(f"{one.token} on standard error\n")
@@ -178,7 +178,7 @@ def test_what_came_is_read(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
-def test_what_is_no_file_did_not_come(tmp_path: pathlib.Path, kind: str) -> None:
+def test_selftest_output_that_is_no_file_is_missing(tmp_path: pathlib.Path, kind: str) -> None:
     """A FIFO would hold whoever opens it, a link lead anywhere."""
     one = trial(tmp_path)
     (tmp_path / "other").write_text("somebody's")
@@ -213,7 +213,7 @@ def test_home_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
         selftest_call.prepare(tmp_path / "gone", "1", 1, open_trial("torque"))
 
 
-def test_nobody_else_reads_the_jobs_directory(tmp_path: pathlib.Path) -> None:
+def test_directory_of_the_selftest_is_the_users_alone(tmp_path: pathlib.Path) -> None:
     assert trial(tmp_path).directory.stat().st_mode & 0o777 == 0o700
 
 

@@ -57,7 +57,7 @@ def faults(text: str | bytes, policy: Policy = POLICY) -> list[tuple[int, str]]:
     return [(fault.line, fault.message) for fault in caught.value.faults]
 
 
-def test_what_is_allowed_is_read_in_its_order() -> None:
+def test_allowed_metadata_is_read_in_its_order() -> None:
     found = read(GOOD)
     assert found.packages == (Package("make"), Package("gfortran"))
     assert len(found.files) == 2
@@ -147,7 +147,7 @@ def test_all_faults_are_told_at_once_by_line() -> None:
     assert [line for line, _message in found] == [1, 2, 3, 3, 4]
 
 
-def test_a_site_without_a_list_says_so() -> None:
+def test_site_without_a_list_says_so() -> None:
     assert faults("packages: [make]", Policy()) == [
         (1, "packages[0]: make is not allowed: this site lets users name no packages")
     ]
@@ -159,7 +159,7 @@ def test_another_nodes_list_counts_on_that_node() -> None:
         packages.check_packages(read(GOOD), Policy(metadata_packages=("make",)))
 
 
-def test_a_billion_laughs_cost_nothing() -> None:
+def test_billion_laughs_cost_nothing() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     assert faults("\n".join(lines))[0][1].startswith("references")
@@ -167,7 +167,7 @@ def test_a_billion_laughs_cost_nothing() -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=200) | st.text("{}[]&*!|>-:,#'\"%@` \n?<~ab1", max_size=60).map(str.encode))
-def test_whatever_is_there_is_read_or_refused(content: bytes) -> None:
+def test_metadata_of_any_content_is_read_or_refused(content: bytes) -> None:
     try:
         found, refused = read(content), None
     except metadata.AdditionsErrors as error:
@@ -193,7 +193,7 @@ _WHOLE = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(_WHOLE)
-def test_what_goes_in_comes_out(document: dict[str, t.Any]) -> None:
+def test_metadata_survives_writing_and_reading(document: dict[str, t.Any]) -> None:
     found = read(yaml.safe_dump(document, allow_unicode=False))
     assert [package.name for package in found.packages] == document.get("packages", [])
     wanted = [(f["path"], f.get("permissions", "0644")[-3:], f["content"]) for f in document.get("write_files", [])]
@@ -202,7 +202,7 @@ def test_what_goes_in_comes_out(document: dict[str, t.Any]) -> None:
     assert [command.line for command in found.commands] == lines
 
 
-def test_a_text_says_what_yaml_would_take_it_for() -> None:
+def test_text_says_what_yaml_would_take_it_for() -> None:
     root = strict_yaml.read(b"[yes, 'yes', 2026-01-01]")
     assert isinstance(root, strict_yaml.Items)
     assert [item.taken_for for item in root.items if isinstance(item, strict_yaml.Text)] == ["bool", "", "timestamp"]

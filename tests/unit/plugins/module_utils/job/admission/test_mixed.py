@@ -46,7 +46,7 @@ def planned(nodes: str, exec_host: t.Sequence[str], **policy: t.Any) -> JobPlan:
 THREE = ("n1", "n1", "n1", "n2", "n2", "n2", "n3", "n3")
 
 
-def test_the_first_hosts_have_guests_and_the_others_stay_bare() -> None:
+def test_first_hosts_have_guests_and_the_others_stay_bare() -> None:
     plan = planned(",nodes=2", THREE)
     assert [(part.node, len(part.guests), part.bare_slots) for part in plan.node_parts] == [
         ("n1", 1, 0), ("n2", 1, 0), ("n3", 0, 2)
@@ -56,7 +56,7 @@ def test_the_first_hosts_have_guests_and_the_others_stay_bare() -> None:
     assert JobPlan.from_json(plan.to_json()) == plan
 
 
-def test_a_bare_host_needs_no_cores_for_guests() -> None:
+def test_bare_host_needs_no_cores_for_guests() -> None:
     """The host that has fewer slots than guests need is the bare one; without the request it is refused."""
     assert planned(",nodes=2", THREE).bare == {"n3": 2}
     with pytest.raises(UserFault, match="ppn=2"):
@@ -74,18 +74,18 @@ def test_more_vm_nodes_than_distinct_hosts_are_refused_by_root_too() -> None:
         planned(",nodes=3", THREE[:6])
 
 
-def test_a_sites_default_is_for_jobs_of_any_size() -> None:
+def test_sites_default_is_for_jobs_of_any_size() -> None:
     assert planned("", THREE, nodes_default=1).bare == {"n2": 3, "n3": 2}
     assert planned("", THREE[:3], nodes_default=2).bare == {}
 
 
 @pytest.mark.parametrize(("policy", "words"), [({"nodes_max": 1}, "at most 1"), ({"nodes_min": 3}, "at least 3")])
-def test_the_site_bounds_the_number(policy: dict[str, int], words: str) -> None:
+def test_site_bounds_the_number(policy: dict[str, int], words: str) -> None:
     with pytest.raises(RequestErrors, match=words):
         planned(",nodes=2", THREE, **policy)
 
 
-def test_a_plan_whose_mother_superior_is_bare_is_none() -> None:
+def test_plan_whose_mother_superior_is_bare_is_none() -> None:
     plan = planned(",nodes=1", THREE)
     first, *rest = plan.node_parts
     bare = dataclasses.replace(first, guests=(), bare_slots=1)
@@ -105,7 +105,7 @@ def test_a_plan_whose_mother_superior_is_bare_is_none() -> None:
         (2, "command line", 1, 2, "more VM nodes than the job has hosts (1 host); ask by -l nodes=2:ppn=N"),
     ],
 )
-def test_the_number_and_what_speaks_against_it(
+def test_number_and_what_speaks_against_it(
     wanted: int | None, origin: str, hosts: int, vm: int, words: str
 ) -> None:  # fmt: skip
     resolved = Resolved({"nodes": wanted}, {"nodes": origin}, "")

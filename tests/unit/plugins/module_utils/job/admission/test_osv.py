@@ -53,7 +53,7 @@ if t.TYPE_CHECKING:
         ("/app.so ü\n".encode(), b"", ["/app.so", "ü"]),
     ],
 )  # fmt: skip
-def test_the_one_command_of_a_script(script: bytes, arguments: bytes, words: list[str]) -> None:
+def test_one_command_of_a_script(script: bytes, arguments: bytes, words: list[str]) -> None:
     assert list(osv_script.read(script, arguments)) == words
 
 
@@ -76,7 +76,7 @@ def test_the_one_command_of_a_script(script: bytes, arguments: bytes, words: lis
         (b"/app.so a\0b\n", "a\\\\x00b"),
     ],
 )
-def test_what_only_a_shell_could_do_is_refused(script: bytes, why: str) -> None:
+def test_osv_script_that_needs_a_shell_is_refused(script: bytes, why: str) -> None:
     with pytest.raises(UserFault, match=why):
         osv_script.read(script)
 
@@ -117,7 +117,7 @@ def told(
         (["-I"], "-I", "no terminal"),
     ],
 )
-def test_what_a_job_in_osv_cannot_have_is_named(words: list[str], key: str, why: str) -> None:
+def test_osv_request_with_unsupported_keys_names_them(words: list[str], key: str, why: str) -> None:
     assert why in told(words)[key]
     assert not told(["-vm", "img=debian", *words]).get(key)
 
@@ -127,7 +127,7 @@ def test_additions_are_not_for_osv() -> None:
     assert "what the program needs is in the image" in faults["metadata"]
 
 
-def test_the_script_is_read_at_submission_and_by_nobody_else() -> None:
+def test_script_is_read_at_submission_and_by_nobody_else() -> None:
     assert told([]) == {}
     assert "2 commands" in told([], b"#!/bin/sh\n/a.so\n/b.so\n")["job.sh"]
     assert told(["-vm", "img=debian"], b"cd x; make | tee y\n") == {}

@@ -173,7 +173,7 @@ def test_component_that_the_site_has_not_is_nobodys_default(component: str) -> N
 
 
 @pytest.mark.parametrize("key", policy_module._NOT_YET)
-def test_what_no_user_can_have_yet_is_no_default_either(tmp_path: pathlib.Path, key: str) -> None:
+def test_unavailable_key_is_no_default_either(tmp_path: pathlib.Path, key: str) -> None:
     tries = ["true", "local", "skvm", "osv", "/x/y", "2", "1G", "gpu:1"]
     kind = KEYS[key].kind
     good = [word for word in tries if _reads(DEFAULT_OF[key], word) and policy_module._NOT_YET[key](kind.read(word))]
@@ -287,7 +287,7 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "not available"),
     ],
 )
-def test_what_cannot_be_had_is_said(text: str, key: str, words: str) -> None:
+def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str, words: str) -> None:
     assert words in objections(text)[key]
 
 
@@ -319,7 +319,7 @@ def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:
         )  # fmt: skip
 
 
-def test_an_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Path) -> None:
+def test_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Path) -> None:
     allows = loaded(tmp_path, "allow_user_images: yes\nfilesystem_type_default: local\n")
     assert objections("img=/home/a/own.qcow2", allows) == {
         "distro": "the image /home/a/own.qcow2 has no record that says it: give one of "
@@ -343,7 +343,7 @@ def test_files_of_the_site_are_nobodys_before_vsub_has_found_them(tmp_path: path
     assert [found.word(key) for key in ("disk", "metadata", "vm_prologue", "vm_epilogue")] == [""] * 4
 
 
-def test_what_a_node_cannot_check_it_does_not_copy() -> None:
+def test_image_without_a_digest_is_not_copied() -> None:
     plain = Offers(images=(ImageFacts("old.img"),))
     assert objections("img=old,distro=debian,fs_type=local", offers=plain)["fs_type"].startswith(
         "the image old.img has no record"
@@ -438,7 +438,7 @@ def test_sum_covers_the_cores_of_a_map_and_the_hosts(text: bytes, cores: int, ho
         ([("a", 4, 8192), ("b", 8, 4096)], ["no node of this site has both"]),
     ],
 )
-def test_what_no_node_can_give_is_told_with_the_sum(sizes: list[tuple[str, int, int]], words: list[str]) -> None:
+def test_request_beyond_every_node_is_refused_with_the_sum(sizes: list[tuple[str, int, int]], words: list[str]) -> None:
     need = Demand(8, 8192, "7 vcpus + 1 core for the host", "6G of ram + 2G for the host")
     faults = too_big(need, [NodeSize(*size) for size in sizes], open_terms("torque"))
     assert [

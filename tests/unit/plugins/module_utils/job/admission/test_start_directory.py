@@ -30,7 +30,9 @@ ALL = Policy(
         ),
     ],
 )
-def test_what_mounts_cover_is_there(policy: Policy, there: tuple[str, ...], missing: tuple[str, ...]) -> None:
+def test_start_directory_below_a_mount_is_there(
+    policy: Policy, there: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
     assert {path: objection(path, policy, HOME) for path in there} == dict.fromkeys(there, "")
     assert all(objection(path, policy, HOME) for path in missing)
 

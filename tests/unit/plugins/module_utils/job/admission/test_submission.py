@@ -110,7 +110,7 @@ def test_sizes_that_are_all_the_sites_own_are_held_against_the_nodes_as_well() -
         ("1:ppn=4+1:ppn=4", "1:ppn=4+1:ppn=4", 2, []),
     ],
 )
-def test_a_host_that_is_named_twice_gives_the_sum_and_counts_once(
+def test_host_that_is_named_twice_gives_the_sum_and_counts_once(
     asked: str, given: str, hosts: int, notices: list[str]
 ) -> None:
     done = submission(["-l", f"nodes={asked}", "-vm", "vcpus=3"])
@@ -119,7 +119,7 @@ def test_a_host_that_is_named_twice_gives_the_sum_and_counts_once(
     assert list(done.notices) == notices
 
 
-def test_a_host_that_is_named_twice_may_not_be_asked_for_more_than_it_has() -> None:
+def test_host_that_is_named_twice_may_not_be_asked_for_more_than_it_has() -> None:
     with pytest.raises(RequestErrors, match=r"ppn=18: more than any node of this site has \(16\)"):
         submission(["-l", "nodes=n1:ppn=9+n1:ppn=9"])
 
@@ -141,13 +141,13 @@ def test_memory_of_the_job_is_held_against_that_of_all_its_nodes(nodes: str, mes
 @pytest.mark.parametrize(
     "value", ["vtorque:e30", "x=vtorque:e30", "x=a;vtorque:e30", "x=a; vtorque:e30", "a=b,x='vtorque:"]
 )
-def test_a_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
+def test_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
     with pytest.raises(RequestErrors, match="vtorque: is what vsub itself puts there"):
         submission(["-W", value])
 
 
 @pytest.mark.parametrize("value", ["stageout=/o@myvtorque:/p", "stagein=/a@vtorque:/b", "x=my-vtorque:1"])
-def test_a_host_may_be_named_as_the_product(value: str) -> None:
+def test_host_may_be_named_as_the_product(value: str) -> None:
     assert value in arguments(submission(["-W", value])).words
 
 
@@ -195,14 +195,14 @@ def test_files_of_the_site_travel_as_if_the_user_had_named_them(tmp_path: pathli
     assert done.resolved.origins["disk"] == "site default"
 
 
-def test_a_word_of_the_users_counts_in_place_of_the_sites_file(tmp_path: pathlib.Path) -> None:
+def test_word_of_the_users_counts_in_place_of_the_sites_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / "data.img").touch()
     done = prepared(["-vm", "disk=/own.img,metadata=/own.yml"], SITE_FILES, str(tmp_path))
     assert sent(done).values == {"metadata": "/own.yml", "disk": "/own.img"}
     assert done.resolved.origins["disk"] == "command line"
 
 
-def test_a_file_of_the_site_that_is_bad_is_told_as_the_sites(tmp_path: pathlib.Path) -> None:
+def test_file_of_the_site_that_is_bad_is_told_as_the_sites(tmp_path: pathlib.Path) -> None:
     def refuses(_path: str) -> None:
         raise UserFault("disk", "is no disk")
 
@@ -256,7 +256,7 @@ def test_map_that_is_none_or_leaves_the_job_is_refused_at_submission(content: by
 ALLOWS = dataclasses.replace(POLICY, allow_user_images=True)
 
 
-def test_an_own_image_travels_with_what_it_was() -> None:
+def test_own_image_travels_with_what_it_was() -> None:
     done = prepared(["-vm", "img=/home/a/own.qcow2"], ALLOWS, "/home/a", image=lambda path: f"{len(path):064x}")
     assert (sent(done).values["img"], sent(done).digests) == ("/home/a/own.qcow2", {"img": f"{17:064x}"})
     by_the_site = dataclasses.replace(ALLOWS, img_default="/srv/all.qcow2")
@@ -265,7 +265,7 @@ def test_an_own_image_travels_with_what_it_was() -> None:
     assert done.resolved.origins["img"] == "site default"
 
 
-def test_what_is_wrong_with_an_own_image_is_told_with_the_rest() -> None:
+def test_user_image_with_a_fault_is_reported_with_the_other_faults() -> None:
     def refuses(path: str) -> str:
         raise UserFault(path, "has a backing file", "convert it")
 
@@ -276,7 +276,7 @@ def test_what_is_wrong_with_an_own_image_is_told_with_the_rest() -> None:
     assert "did you mean vcpus?" in told["vcpu"]
 
 
-def test_an_own_image_is_not_opened_where_the_site_allows_none() -> None:
+def test_own_image_is_not_opened_where_the_site_allows_none() -> None:
     def opens(_path: str) -> str:
         raise AssertionError("nobody may")
 

@@ -260,7 +260,7 @@ MAC_PREFIX="52:54:07"
 """The form of the original's own file, with a setting that a site put at its end."""
 
 
-def test_the_originals_own_code_is_no_news() -> None:
+def test_originals_own_code_is_no_news() -> None:
     done = convert(AS_IT_CAME, "config.sh")
     assert not done.needs_a_look
     policy = parse(done.text, "new").policy
@@ -272,13 +272,13 @@ def test_the_originals_own_code_is_no_news() -> None:
     assert {"SSH_OPTS", "somethingElse", "SHARED_FS_JOB_DIR"}.isdisjoint(told)
 
 
-def test_a_condition_of_the_sites_own_below_it_is_named() -> None:
+def test_condition_of_the_sites_own_below_it_is_named() -> None:
     done = convert(AS_IT_CAME + "if [ -e /x ]; then\n  TIMEOUT=9\nfi\n", "config.sh")
     assert words(done)["TIMEOUT"][0] == "skipped"
     assert done.needs_a_look
 
 
-def test_as_variables_it_says_the_same_for_the_roles() -> None:
+def test_legacy_variables_of_roles_have_the_same_values() -> None:
     done = convert(SAMPLE, "config.sh")
     variables = yaml.safe_load(done.variables)
     assert {name.removeprefix("vtorque_"): value for name, value in variables.items()} == yaml.safe_load(done.text)
@@ -286,7 +286,7 @@ def test_as_variables_it_says_the_same_for_the_roles() -> None:
     assert "PROLOGUE_TIMEOUT changed: prologue_timeout stays at its default" in done.variables
 
 
-def test_what_was_refused_stands_as_a_comment_above_the_default() -> None:
+def test_refused_value_is_a_comment_above_the_default() -> None:
     text = convert(SAMPLE, "config.sh").text
     assert "\n# (config.sh, line 26: NFS_TIMEOUT refused: many: allowed: a whole number from 1 to 3600; " in text
     assert "\n#nfs_timeout: 3\n" in text
@@ -303,7 +303,7 @@ def test_what_was_refused_stands_as_a_comment_above_the_default() -> None:
         ("HYPERVISOR_DEFAULT=qemu\n", "HYPERVISOR_DEFAULT"),
     ],
 )
-def test_what_contradicts_the_rest_gives_way(old: str, refused: str) -> None:
+def test_contradicting_value_is_refused(old: str, refused: str) -> None:
     done = convert(old, "config.sh")
     parse(done.text, "new")
     assert [word.name for word in done.entries if word.fate == "refused"] == [refused]

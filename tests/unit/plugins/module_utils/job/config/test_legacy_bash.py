@@ -152,7 +152,7 @@ def test_value_that_hangs_on_what_came_before_is_not_guessed_at(text: str, why: 
         ("export A", "export A", 1, "is no plain assignment"),
     ],
 )
-def test_what_is_no_plain_assignment_is_named_with_its_line(text: str, name: str, line: int, why: str) -> None:
+def test_statement_that_is_no_assignment_is_named_with_its_line(text: str, name: str, line: int, why: str) -> None:
     found, skipped = read(f"{text}\nAFTER=1\n", {})
     assert [one.name for one in found] == ["AFTER"]
     named = [one for one in skipped if one.text.startswith(name)]
@@ -211,7 +211,7 @@ def test_here_document_sets_nothing() -> None:
     assert [one.text for one in skipped] == ["cat <<-'EOF' >x"]
 
 
-def test_nothing_is_run(tmp_path: pathlib.Path) -> None:
+def test_legacy_configuration_is_never_executed(tmp_path: pathlib.Path) -> None:
     read(f"A=$(touch {tmp_path}/a)\ntouch {tmp_path}/b\nB=`touch {tmp_path}/c`\nC=(<(touch {tmp_path}/d))\n", {})
     assert list(tmp_path.iterdir()) == []
 

@@ -130,7 +130,7 @@ def test_text_of_another_coding(place: pathlib.Path) -> None:
         ("bridge: br\ud800\n", "not YAML: '\\ud800' is no character of a text"),
     ],
 )
-def test_what_is_no_configuration_says_where(text: str, words: str) -> None:
+def test_file_without_a_configuration_names_the_place(text: str, words: str) -> None:
     with pytest.raises(SiteFault) as caught:
         parse(text, "x.yml")
     assert words in str(caught.value)
@@ -204,7 +204,7 @@ WORDS = st.one_of(st.text(max_size=20), st.sampled_from(ODD))
 
 @given(st.lists(st.tuples(st.one_of(st.sampled_from(list(PARAMETERS)), st.text(max_size=8)), WORDS), max_size=6))
 @settings(max_examples=300, deadline=None)
-def test_whatever_stands_there_is_good_or_is_told(lines: list[tuple[str, str]]) -> None:
+def test_configuration_of_any_content_is_read_or_refused(lines: list[tuple[str, str]]) -> None:
     with contextlib.suppress(SiteFault):
         policy = parse("\n".join(f"{name}: {value}" for name, value in lines), "x.yml").policy
         assert set(vars(policy)) == set(PARAMETERS)
@@ -232,14 +232,14 @@ def test_lines_of_what_is_set() -> None:
 # what is usable of it
 
 
-def test_what_is_good_in_a_broken_file_is_usable() -> None:
+def test_good_values_of_a_broken_file_are_usable() -> None:
     policy, fault = load_usable(lambda: parse("brigde: br9\ntorque_home: /t\nbridge: [x]\ntimeout: 300\n", "x").policy)
     assert (policy.torque_home, policy.bridge, policy.timeout) == ("/t", "br0", 300)
     assert isinstance(fault, PolicyErrors)
     assert [one.key for one in fault.faults] == ["brigde", "bridge", "timeout"]
 
 
-def test_nothing_of_a_file_that_is_not_believed_is_usable(place: pathlib.Path) -> None:
+def test_file_that_is_not_trusted_has_no_usable_value(place: pathlib.Path) -> None:
     place.chmod(0o666)
     policy, fault = load_usable(lambda: load(place, owner_uid=MINE))
     assert policy.bridge == "br0"

@@ -31,7 +31,7 @@ def unread(_text: str) -> list[policy_parser.Entry]:
     raise AssertionError("the text was read again")
 
 
-def test_what_was_read_once_is_not_read_again(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_in_the_cache_is_not_parsed_again(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read_compiled(TEXT, place)
     assert first == read_entries(TEXT)
     assert [(entry.name, entry.raw, entry.line) for entry in first][3:] == [
@@ -50,7 +50,7 @@ def test_what_was_read_once_is_not_read_again(place: pathlib.Path, monkeypatch: 
     ["", "{", "[]", '{"form": 1}', '{"form": 2, "sha256": "DIGEST", "entries": []}',
      '{"form": 1, "sha256": "DIGEST", "entries": [{"nobody": 1}]}', '{"form": 1, "sha256": "DIGEST", "entries": 7}'],
 )  # fmt: skip
-def test_what_is_not_as_it_was_kept_is_read_anew(place: pathlib.Path, spoiled: str) -> None:
+def test_configuration_changed_since_is_parsed_again(place: pathlib.Path, spoiled: str) -> None:
     wanted = read_compiled(TEXT, place)
     digest = json.loads(place.read_text())["sha256"]
     place.chmod(0o600)
@@ -59,7 +59,7 @@ def test_what_is_not_as_it_was_kept_is_read_anew(place: pathlib.Path, spoiled: s
     assert json.loads(place.read_text())["entries"][0]["name"] == "bridge"
 
 
-def test_what_others_could_have_written_is_not_believed(place: pathlib.Path) -> None:
+def test_cache_that_others_can_write_is_not_used(place: pathlib.Path) -> None:
     wanted = read_compiled(TEXT, place)
     place.write_text(place.read_text().replace("br7", "br8"))
     assert read_compiled(TEXT, place)[0].raw == "br8"  # root may say so
@@ -79,7 +79,7 @@ def test_no_directory_and_no_room_are_no_fault(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "value", ["2026-11-22", ".nan", ".inf", "0x" + "f" * 6000, "!!binary aGVsbG8=", "2026-11-22 10:00:00"]
 )
-def test_what_json_cannot_say_is_not_kept(place: pathlib.Path, value: str) -> None:
+def test_value_without_a_form_in_json_is_not_cached(place: pathlib.Path, value: str) -> None:
     for _again in range(2):
         (kept,), (wanted,) = read_compiled(f"bridge: {value}\n", place), read_entries(f"bridge: {value}\n")
         assert (type(kept.raw), kept.text, kept.wrong) == (type(wanted.raw), wanted.text, wanted.wrong)

@@ -23,7 +23,7 @@ KNOWN = {
         ("compute_node_package", "compute_node_packages"),
     ],
 )
-def test_what_was_meant_is_named(name: str, meant: str) -> None:
+def test_misspelt_variable_names_the_likely_one(name: str, meant: str) -> None:
     (fault,) = misspelt([name], KNOWN)
     assert fault.key == name
     assert f"did you mean {meant}?" in fault.message
@@ -33,5 +33,5 @@ def test_what_was_meant_is_named(name: str, meant: str) -> None:
     "name",
     ["common_packages", "common_timezone", "compute_node_rack", "compute_node_", "commonly_wheel", "other_wheel"],
 )
-def test_a_variable_of_a_role_or_of_the_sites_own_is_left_alone(name: str) -> None:
+def test_variable_of_a_role_or_of_the_sites_own_is_left_alone(name: str) -> None:
     assert misspelt([name], KNOWN) == ()

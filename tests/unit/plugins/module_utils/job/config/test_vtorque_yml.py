@@ -44,7 +44,7 @@ def test_silent_site_gets_the_defaults(tmp_path: pathlib.Path) -> None:
     assert loaded(tmp_path, text) == Policy()
 
 
-def test_what_the_site_says_arrives(tmp_path: pathlib.Path) -> None:
+def test_role_variables_are_read_back_from_the_file(tmp_path: pathlib.Path) -> None:
     settings = {
         "vcpus_default": 2,
         "mac_prefix": "52:54:01",

@@ -90,7 +90,7 @@ def test_all_is_proven() -> None:
         ("record", {"record": record(lost={"guest": "vcn1-1"})}, "says guest lost"),
     ],
 )
-def test_what_is_not_proven_is_bad_alone(proof: str, changes: dict[str, t.Any], words: str) -> None:
+def test_selftest_without_one_proof_fails_that_check_alone(proof: str, changes: dict[str, t.Any], words: str) -> None:
     finding = found(**changes)[proof]
     assert finding.state == "bad"
     assert words in finding.words
@@ -105,13 +105,13 @@ def test_what_is_not_proven_is_bad_alone(proof: str, changes: dict[str, t.Any], 
         ("left", {"record": None}, "no record says"),
     ],
 )
-def test_what_proves_less_is_a_word(proof: str, changes: dict[str, t.Any], words: str) -> None:
+def test_selftest_with_a_weaker_proof_warns(proof: str, changes: dict[str, t.Any], words: str) -> None:
     finding = found(**changes)[proof]
     assert (finding.state, words in finding.words) == ("warn", True)
 
 
 @pytest.mark.parametrize("output", [OUTPUT.replace(" ", " \x1b]0;x\x07\x9b2J", 30), "\x1b[2J\n"], ids=["whole", "not"])
-def test_what_a_job_writes_does_nothing_to_a_terminal(output: str) -> None:
+def test_selftest_output_is_printable(output: str) -> None:
     output = output.replace("begin \x1b]0;x\x07\x9b2J", "begin ").replace("end \x1b]0;x\x07\x9b2J", "end ")
     proofs = found(output=output, errors="\x1b[2Jno\n", record=record(left=["\x1b[2J"], guests=[]))
     texts = [text for one in proofs.values() for text in (one.words, one.shown, one.remedy)]

@@ -91,7 +91,7 @@ def test_settings_of_the_batch_server(printed: str | None, state: str, words: st
         ("root@", "cn1", False),
     ],
 )
-def test_who_an_entry_means(who: str, host: str, lets: bool) -> None:
+def test_root_entry_matches_the_hosts_that_it_names(who: str, host: str, lets: bool) -> None:
     assert server.lets_root([who], host) is lets
 
 
@@ -146,7 +146,7 @@ def test_parameter_that_one_version_lacks_differs() -> None:
     assert comparison.differing({"a": "1", "bridge": "2"}, {"a": "1", "b": "1"}) == (("b",), ("bridge",))
 
 
-def test_what_belongs_to_machines_is_known() -> None:
+def test_machine_parameters_are_all_known() -> None:
     assert {*PARAMETERS} >= comparison.MACHINES | comparison.EACH_ITS_OWN
     assert "node_number" not in OURS
 
@@ -176,7 +176,7 @@ def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, words: str) 
 @pytest.mark.parametrize(
     ("regex_fe", "parameter"), [("fe", "pbs_qsub_on_fe"), (None, "pbs_qsub_on_fe"), ("login[0-9]", "pbs_qsub_on_nodes")]
 )
-def test_the_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe: str | None, parameter: str) -> None:
+def test_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe: str | None, parameter: str) -> None:
     qsub = tmp_path / "qsub"
     policy = dataclasses.replace(Policy(), regex_fe=regex_fe or Policy().regex_fe, **{parameter: str(qsub)})
     absent = site_checks.look_at_qsub(policy, "fe")
@@ -188,7 +188,7 @@ def test_the_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe:
     assert site_checks.look_at_qsub(policy, "fe").state == "ok"
 
 
-def test_the_sbatch_that_is_called_on_a_site_with_slurm(tmp_path: pathlib.Path) -> None:
+def test_sbatch_that_is_called_on_a_site_with_slurm(tmp_path: pathlib.Path) -> None:
     policy = dataclasses.replace(Policy(), batch_system="slurm", pbs_qsub_on_fe=str(tmp_path / "qsub"))
     (tmp_path / "qsub").touch(0o755)
     absent = site_checks.look_at_qsub(policy, "fe")

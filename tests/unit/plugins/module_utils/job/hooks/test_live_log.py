@@ -38,7 +38,7 @@ def test_lines_of_whoever_writes_them_are_shown_while_it_is_written(log: t.IO[by
     os.close(writing)
 
 
-def test_the_last_words_are_shown_too(log: t.IO[bytes], tmp_path: pathlib.Path) -> None:
+def test_last_words_are_shown_too(log: t.IO[bytes], tmp_path: pathlib.Path) -> None:
     with (tmp_path / "shown").open("wb", buffering=0) as target:
         with live_log.follow_log(log, True, target.fileno()):
             log.write(b"x" * 10_000 + b"\nlast")
@@ -47,13 +47,13 @@ def test_the_last_words_are_shown_too(log: t.IO[bytes], tmp_path: pathlib.Path) 
     assert lines == [f"vtorque: {'x' * 4096}", "vtorque: last"]
 
 
-def test_nothing_is_shown_that_is_not_wanted(log: t.IO[bytes], tmp_path: pathlib.Path) -> None:
+def test_live_log_that_is_not_wanted_prints_nothing(log: t.IO[bytes], tmp_path: pathlib.Path) -> None:
     with (tmp_path / "shown").open("wb") as target, live_log.follow_log(log, False, target.fileno()):
         log.write(b"line\n")
     assert (tmp_path / "shown").read_bytes() == b""
 
 
-def test_a_reader_who_does_not_read_holds_nobody_up(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_who_does_not_read_holds_nobody_up(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_log, "LIVE_LOG_END_S", 0.01)
     reading, writing = os.pipe()
     with live_log.follow_log(log, True, writing):
@@ -63,7 +63,7 @@ def test_a_reader_who_does_not_read_holds_nobody_up(log: t.IO[bytes], monkeypatc
     os.close(reading)
 
 
-def test_a_reader_who_went_away_is_no_fault(log: t.IO[bytes]) -> None:
+def test_reader_who_went_away_is_no_fault(log: t.IO[bytes]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     before = os.fstat(log.fileno()).st_size
@@ -73,7 +73,7 @@ def test_a_reader_who_went_away_is_no_fault(log: t.IO[bytes]) -> None:
     assert os.fstat(log.fileno()).st_size == before + len(b"line\n")
 
 
-def test_what_cannot_be_shown_is_not(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_log_without_inotify_prints_nothing(log: t.IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_words: object, **_more: object) -> t.NoReturn:
         raise OSError(24, "Too many open files")
 

@@ -106,21 +106,21 @@ def test_full_disk_is_found_before_ansible_is_started(tmp_path: pathlib.Path) ->
     assert str(tmp_path / "state") in caught.value.what
 
 
-def test_a_full_disk_stops_no_removal(tmp_path: pathlib.Path) -> None:
+def test_full_disk_stops_no_removal(tmp_path: pathlib.Path) -> None:
     start = start_with_node(tmp_path, GONE)
     with pathlib.Path("/dev/full").open("ab", buffering=0) as log:
         assert playbook.remove_here(start, "t1", timeout_s=60, log=log) is None
     assert json.loads((tmp_path / "asked").read_text())["do"] == "absent"
 
 
-def test_what_the_node_says_is_left_is_left(tmp_path: pathlib.Path) -> None:
+def test_leftovers_that_the_node_reports_are_returned(tmp_path: pathlib.Path) -> None:
     start = start_with_node(tmp_path, {**GONE, "left": ["slot 2"]})
     with (tmp_path / "log").open("ab", buffering=0) as log:
         left = playbook.remove_here(start, "t1", timeout_s=60, log=log)
     assert "slot 2" in str(left)
 
 
-def test_a_program_that_cannot_be_run_is_told(tmp_path: pathlib.Path) -> None:
+def test_program_that_cannot_be_run_is_told(tmp_path: pathlib.Path) -> None:
     """The hook has more to take away than this."""
     start = start_with_node(tmp_path, GONE)
     missing = dataclasses.replace(start, places=start_module.Places(node=("/nope",), ansible=("/nope",)))
@@ -129,7 +129,7 @@ def test_a_program_that_cannot_be_run_is_told(tmp_path: pathlib.Path) -> None:
         assert "/nope" in str(playbook.play(missing, "epilogue", until=time.monotonic() + 60, log=log))
 
 
-def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
+def test_sister_removes_every_start_whatever_becomes_of_the_first(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = start_module.Places(tmp_path / "run", tmp_path / "state")
@@ -149,7 +149,7 @@ def test_a_sister_removes_every_start_whatever_becomes_of_the_first(
     assert tried == [1, 2]
 
 
-def test_a_full_tmp_keeps_no_sister_from_beginning(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_tmp_keeps_no_sister_from_beginning(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every user may fill it."""
     monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
     asked = []

@@ -33,7 +33,7 @@ def read(path: pathlib.Path, content: bytes = TEXT) -> bytes:
     return user_file.read("metadata", str(path), hashlib.sha256(content).hexdigest(), ALICE, limit=LIMIT)
 
 
-def test_what_was_submitted_is_read_by_user_and_by_project(place: pathlib.Path) -> None:
+def test_submitted_file_is_read_as_user_and_group(place: pathlib.Path) -> None:
     for mode, uid, gid in ((0o400, ALICE.uid, 0), (0o040, 0, ALICE.gid), (0o040, 0, 4244), (0o004, 0, 0)):
         path = place / f"{mode:o}{gid}"
         path.write_bytes(TEXT)
@@ -52,7 +52,7 @@ def test_roots_rights_open_nothing(place: pathlib.Path) -> None:
             read(place / name)
 
 
-def test_what_is_gone_or_no_file_is_told(place: pathlib.Path) -> None:
+def test_missing_file_or_directory_is_refused(place: pathlib.Path) -> None:
     with pytest.raises(UserFault, match="No such file"):
         read(place / "gone")
     with pytest.raises(UserFault, match="directory"):
@@ -70,7 +70,7 @@ def test_another_content_is_not_used(place: pathlib.Path) -> None:
             read(path)
 
 
-def test_a_server_that_is_away_is_the_sites_fault(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_away_is_the_sites_fault(place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_file, "USER_FILE_READ_S", 0.2)
     stuck = place / "stuck"
     stuck.write_text("#!/bin/sh\nexec sleep 1000\n")

@@ -83,7 +83,7 @@ def in_osv(text: str = "", shell: str = "", **changes: t.Any) -> JobPlan:
     return make_plan(job, POLICY, IN_OSV, node_file=nodes, timeout_s=9.0, find_owner=lambda user, group: ALICE)
 
 
-def test_a_job_in_osv_is_one_guest_whoever_asks() -> None:
+def test_job_in_osv_is_one_guest_whoever_asks() -> None:
     """Root decides again what vsub has refused."""
     assert [guest.distro for guest in in_osv().parts["n1"].guests] == ["osv"]
     with pytest.raises(UserFault, match="vms_per_node=2: OSv is one process"):
@@ -98,14 +98,14 @@ def test_a_job_in_osv_is_one_guest_whoever_asks() -> None:
         in_osv(shell="/bin/zsh")
 
 
-def test_a_disk_of_the_users_is_rank_0s_alone() -> None:
+def test_disk_of_the_users_is_rank_0s_alone() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,vms_per_node=2,disk=/home/alice/data", "command line")]).encode()
     plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, slot_hosts=("n1",) * 3 + ("n2",) * 3)
     disks = [guest.data_disk for part in plan.parts.values() for guest in part.guests]
     assert disks == ["/home/alice/data", "", "", ""]
 
 
-def test_an_image_of_the_users_goes_to_every_guest_with_its_digest() -> None:
+def test_image_of_the_users_goes_to_every_guest_with_its_digest() -> None:
     """The pool is not asked for it."""
     request = parse([("img=/home/alice/$(id) {{7*7}},distro=debian,vcpus=1,ram=1G,vms_per_node=2", "command line")])
     x = dataclasses.replace(request, digests={"img": "ab" * 32}).encode()
@@ -118,7 +118,7 @@ def test_an_image_of_the_users_goes_to_every_guest_with_its_digest() -> None:
         planned(x=x)
 
 
-def test_a_disk_where_the_site_mounts_something_is_refused() -> None:
+def test_disk_where_the_site_mounts_something_is_refused() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,disk=/home/alice/data", "command line")]).encode()
     with pytest.raises(RequestErrors, match="mounts something of its own on /data"):
         planned(x=x, policy=dataclasses.replace(POLICY, mounts=("fs:/d /data nfs",)))
@@ -281,7 +281,7 @@ def test_form_errors_do_not_repeat_secrets() -> None:
         ),
     ],
 )
-def test_what_a_vm_job_must_not_do_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:
+def test_forbidden_vm_job_is_the_users_fault(changes: dict[str, t.Any], why: str) -> None:
     hosts = changes.get("slot_hosts", JOB.slot_hosts)
     with pytest.raises(UserFault) as caught:
         planned("\n".join(hosts), **changes)

@@ -21,7 +21,7 @@ def test_key_is_of_the_form_that_nodes_accept() -> None:
     assert pair.public.endswith(" job@4711.head.1")
 
 
-def test_both_halves_belong_together_and_no_key_comes_twice() -> None:
+def test_key_halves_belong_together_and_every_key_is_new() -> None:
     first, second = make_key("a"), make_key("a")
     private = serialization.load_ssh_private_key(first.private.encode(), password=None)
     public = private.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)

@@ -87,7 +87,7 @@ def pipe(there: pathlib.Path, _target: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("put", [link, link_of_record, file, pipe])
-def test_what_is_no_record_is_neither_followed_nor_replaced(
+def test_archive_entry_that_is_no_record_stays_untouched(
     tmp_path: pathlib.Path, put: t.Callable[[pathlib.Path, pathlib.Path], None]
 ) -> None:
     target, there = tmp_path / "target", tmp_path / "records/72-1.head.2"

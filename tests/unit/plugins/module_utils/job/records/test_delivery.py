@@ -147,7 +147,7 @@ def test_sweep_is_bounded(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.waiting == [keys[2]]
 
 
-def test_what_was_just_tried_is_not_due(node: Node) -> None:
+def test_record_just_tried_is_not_due(node: Node) -> None:
     node.wait(7, age_s=1000, tried_s=300)
     assert node.sweep() == []
     node.wait(7, age_s=1000, tried_s=501)

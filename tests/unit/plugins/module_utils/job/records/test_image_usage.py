@@ -51,20 +51,20 @@ def job(img: str | None, state: str = "R", *, started_s: float = 4 * DAY, vm: bo
         ("old.img", job("old.img", "Q"), True),
     ],
 )
-def test_a_job_needs_what_it_runs_on_and_what_it_would_not_find(entry: str, one: BatchJob, needed: bool) -> None:
+def test_job_needs_what_it_runs_on_and_what_it_would_not_find(entry: str, one: BatchJob, needed: bool) -> None:
     stay = {name: made for name, made in MADE.items() if name != entry}
     found = image_usage.in_need(entry, [one], default="tiny", revisions=stay)
     assert len(found) == int(needed)
     assert all("7.head of alice" in words for words in found)
 
 
-def test_a_request_that_nobody_can_read_needs_nothing() -> None:
+def test_request_that_nobody_can_read_needs_nothing() -> None:
     bad = BatchJob(**{**vars(job("debian12@3")), "x": "vtorque:garbage"})
     assert image_usage.in_need("debian12@3", [bad], default=None, revisions={}) == ()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="records are root's")
-def test_the_last_use_is_the_end_of_the_last_job(tmp_path: pathlib.Path) -> None:
+def test_last_use_is_the_end_of_the_last_job(tmp_path: pathlib.Path) -> None:
     for number, (image, ended) in enumerate([("a@1", 50.0), ("a@1", 90.0), ("b@1", None)]):
         (tmp_path / f"{number}.head.1").mkdir()
         record = {"guests": [{"image": image}], "phases": {"prologue": {"began": 10.0 + number, "seconds": 1.0}}}

@@ -65,7 +65,7 @@ def test_start_can_be_asked_for(place: pathlib.Path) -> None:
         ("", "not of the form"),
     ],
 )
-def test_what_no_job_is_meant_by(place: pathlib.Path, named: str, words: str) -> None:
+def test_argument_that_names_no_job_is_refused(place: pathlib.Path, named: str, words: str) -> None:
     with pytest.raises(UserFault, match=words):
         job_record.find(named, place)
 
@@ -111,7 +111,7 @@ def test_record_that_others_could_have_written_is_not_believed(tmp_path: pathlib
     assert record.user == ""
 
 
-def test_what_is_not_there_yet_is_said(tmp_path: pathlib.Path) -> None:
+def test_record_without_a_file_yet_is_reported(tmp_path: pathlib.Path) -> None:
     (tmp_path / "1.head.1").mkdir()
     assert job_record.find("1", tmp_path).wrong == "there is no record here, only consoles"
     (tmp_path / "1.head.1/vtorque.log").write_text("")

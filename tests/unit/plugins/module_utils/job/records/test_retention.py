@@ -71,13 +71,13 @@ def test_record_that_the_front_end_has_not_got_is_kept_longer_and_then_named(hos
     assert [path.name for path in (host.state_dir / "spool").iterdir()] == ["2.head.1"]
 
 
-def test_what_a_front_end_never_took_to_its_end_goes(host: Host) -> None:
+def test_incomplete_transfer_is_removed(host: Host) -> None:
     coming = [host.keep(f"{COMING}{number}.head.1.77", age_days) for number, age_days in ((1, 1), (2, 0))]
     assert host.retire() == Retired()
     assert [path.exists() for path in coming] == [False, True]
 
 
-def test_what_is_no_record_is_left_alone(host: Host, tmp_path: pathlib.Path) -> None:
+def test_file_that_is_no_record_is_not_removed(host: Host, tmp_path: pathlib.Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/file").write_text("")
     os.utime(tmp_path / "elsewhere", (0, 0))
@@ -124,7 +124,7 @@ def test_host_without_records_has_nothing_to_do(tmp_path: pathlib.Path) -> None:
     retention.bound_logs(tmp_path / "none")
 
 
-def test_what_cannot_be_removed_is_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_that_cannot_be_removed_is_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.keep("1.head.1", 91)
 
     def fails(_path: pathlib.Path) -> None:

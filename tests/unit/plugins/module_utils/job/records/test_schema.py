@@ -41,7 +41,7 @@ def check(record: t.Mapping[str, t.Any] | bytes) -> dict[str, t.Any]:
     return schema.check(content, "7.head", 2)
 
 
-def test_what_an_epilogue_writes_is_of_the_form() -> None:
+def test_record_of_an_epilogue_is_of_the_schema() -> None:
     assert check(RECORD) == RECORD
     assert check({**RECORD, **ALSO}) == {**RECORD, **ALSO}
     least = {"version": 1, "job_id": "7.head", "start": 2}  # the prologue did nothing, and its record was lost

@@ -38,7 +38,7 @@ def read(data: bytes) -> transfer_format.Parcel:
     return transfer_format.read(stream, transfer_format.read_announcement(stream))
 
 
-def test_what_is_packed_arrives(tmp_path: pathlib.Path) -> None:
+def test_packed_record_is_unpacked_as_it_was(tmp_path: pathlib.Path) -> None:
     (tmp_path / "record.json").write_bytes(RECORD)
     (tmp_path / "vtorque.log").write_bytes(b"a" * 10 + b"z" * transfer_format.TEXT_LIMIT)
     (tmp_path / CONSOLE).write_bytes(b"Linux\xff\n")
@@ -100,7 +100,7 @@ def test_another_form_is_refused(data: bytes) -> None:
         read(data)
 
 
-def test_the_good_one_among_them_is_taken() -> None:
+def test_good_one_among_them_is_taken() -> None:
     assert read(wire()).start == 2
 
 

@@ -23,7 +23,7 @@ def write(directory: pathlib.Path, record: dict[str, t.Any]) -> str:
     return writer.write(directory, "7.head", 2, record, reader_uid=None)
 
 
-def test_a_record_is_what_a_front_end_takes(tmp_path: pathlib.Path) -> None:
+def test_record_is_what_a_front_end_takes(tmp_path: pathlib.Path) -> None:
     record = {"user": "alice", "nodes": ["cn1"], "exit_status": 0, "version": 9, "job_id": "8.head"}
     assert write(tmp_path, record) == ""
     content = transfer_format.pack("7.head", 2, tmp_path).files["record.json"]
@@ -41,7 +41,7 @@ def test_a_record_is_what_a_front_end_takes(tmp_path: pathlib.Path) -> None:
         ({"left": ["x" * 50_000] * 30}, "is longer than"),
     ],
 )
-def test_a_record_out_of_form_is_written_and_said_to_be(
+def test_record_out_of_form_is_written_and_said_to_be(
     tmp_path: pathlib.Path, record: dict[str, t.Any], words: str
 ) -> None:
     wrong = write(tmp_path, {"nodes": ["cn1"], **record})
@@ -50,14 +50,14 @@ def test_a_record_out_of_form_is_written_and_said_to_be(
     assert json.loads((tmp_path / "record.json").read_text())["nodes"] == ["cn1"]
 
 
-def test_a_start_without_a_record_has_none_and_a_broken_one_is_said_to_be(tmp_path: pathlib.Path) -> None:
+def test_start_without_a_record_has_none_and_a_broken_one_is_said_to_be(tmp_path: pathlib.Path) -> None:
     assert writer.read_former(tmp_path) == {}
     (tmp_path / "record.json").write_text("{")
     with pytest.raises(VTorqueError):
         writer.read_former(tmp_path)
 
 
-def test_a_reader_shows_a_record_out_of_form_as_far_as_it_goes(tmp_path: pathlib.Path) -> None:
+def test_reader_shows_a_record_out_of_form_as_far_as_it_goes(tmp_path: pathlib.Path) -> None:
     directory = tmp_path / "7.head.2"
     directory.mkdir()
     write(directory, {"user": "alice", "guests": "none"})

@@ -168,7 +168,7 @@ def test_key_that_says_two_things_in_one_source_is_refused() -> None:
 
 
 @pytest.mark.parametrize("before", ["\u202e", "\ufffe", "\u200f"])
-def test_what_was_said_before_is_harmless_on_a_terminal(before: str) -> None:
+def test_earlier_values_in_a_fault_are_printable(before: str) -> None:
     message = faults_of(f"disk={before}a,disk=b")["disk"]
     assert message == "given twice, and ?a before (command line)"
 
@@ -310,7 +310,7 @@ def test_round_trip_knows_every_key() -> None:
 
 @settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional=_WORDS))
-def test_what_was_typed_comes_back_from_the_job(words: dict[str, str]) -> None:
+def test_encoded_request_is_decoded_as_it_was(words: dict[str, str]) -> None:
     texts = [(f"{key}={word}", "command line") for key, word in words.items()]
     request = parse(texts)
     request = dataclasses.replace(request, digests=dict.fromkeys(files_of(request.values), "0f" * 32))

@@ -27,6 +27,6 @@ def test_part_of_all(part: object, everything: int, count: int) -> None:
 @pytest.mark.parametrize(
     "value", ["", "two", "-1", "2.5", 2.5, True, None, "101 %", "max(2)", "max(1,2,3)", "min(1, 2)", "max(2, x)", "٣"]
 )
-def test_what_is_no_part_of_all(value: object) -> None:
+def test_list_with_all_and_more_is_refused(value: object) -> None:
     with pytest.raises(BadValue, match="max"):
         part_of_all().read(value)

@@ -63,13 +63,13 @@ def test_no_launcher_looks_for_a_mom(name: bytes, value: bytes) -> None:
         (b"I_MPI_HYDRA_HOST_FILE", ()),
     ],
 )
-def test_what_the_user_has_set_is_his_under_its_other_names_too(theirs: bytes, untold: tuple[bytes, ...]) -> None:
+def test_variable_of_the_user_is_not_replaced_under_other_names(theirs: bytes, untold: tuple[bytes, ...]) -> None:
     found = guest_variables({**JOB, theirs: b"mine"}, ())
     assert found[theirs] == b"mine"
     assert not [name for name in untold if name in found]
 
 
-def test_a_variable_that_is_set_and_empty_is_set() -> None:
+def test_variable_that_is_set_and_empty_is_set() -> None:
     assert guest_variables({**JOB, b"OMPI_MCA_plm": b""}, ())[b"OMPI_MCA_plm"] == b""
 
 
@@ -85,7 +85,7 @@ def test_paths_of_the_node_stay_there_and_the_rest_arrives_as_it_is() -> None:
     assert not {b"TMPDIR", b"-u"} & set(found)
 
 
-def test_what_became_of_the_variables_is_told_by_name() -> None:
+def test_changed_variables_are_named_in_the_log() -> None:
     job = {**JOB, b"TMPDIR": b"/scratch/11", b"DISPLAY": b"localhost:50.0", b"-u": b"x", b"PBS_NP": b"7", b"A": b"1",
            b"HOME": b"/home/alice", b"SHELL": b"/opt/vtorque/bin/vtorque-shell"}  # fmt: skip
     guest = guest_variables(job, (ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3),))

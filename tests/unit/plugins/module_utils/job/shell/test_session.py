@@ -24,7 +24,7 @@ GUEST = ReadyGuest(0, "v1-1", "n1", "10.0.0.1")
 RECORD = ReadyRecord("1.th", 1, "alice", ProcessId(1, 1), "boot", (GUEST,), "")
 
 
-def test_a_guest_that_hangs_after_a_session_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guest_that_hangs_after_a_session_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def hang(command: t.Sequence[str], **_how: object) -> t.NoReturn:
         raise subprocess.TimeoutExpired(command, 60)
 

@@ -45,7 +45,7 @@ def test_other_members_within_a_minute(
     assert [record_refusal(job_id, tmp_path, 1000.0 + when) for job_id, when in refusals] == counts
 
 
-def test_who_was_first_at_the_file_is_counted(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brake_counts_the_first_writer_of_the_file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several are refused at the same moment, and one waits for the other's lock."""
     lock = fcntl.flock
 
@@ -67,7 +67,7 @@ def test_file_is_roots_alone_and_stays_small(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "nonsense\n1 2 3\n\0\xff", "1000.000 72[1].th", "99999.000 72[1].th\n"])
-def test_what_cannot_be_read_counts_nothing(tmp_path: pathlib.Path, content: str) -> None:
+def test_brake_without_a_readable_file_counts_nothing(tmp_path: pathlib.Path, content: str) -> None:
     """A clock of an earlier boot among them."""
     (tmp_path / array_brake.FILE).write_text(content, encoding="latin-1")
     assert record_refusal("72[2].th", tmp_path, 1010.0) == (1 if content.startswith("1000.000") else 0)

@@ -82,7 +82,7 @@ def files(settings: NodeSettings) -> list[str]:
     return sorted(str(path.relative_to(settings.run_dir)) for place in places for path in place.rglob("*"))
 
 
-def test_nobody_gets_in_before_all_are_told(settings: NodeSettings) -> None:
+def test_bare_host_admits_no_login_before_the_join(settings: NodeSettings) -> None:
     found = bare_host.present(part(), settings, soon())
     assert found == BareHost("192.0.2.12", HOST_KEY)
     assert files(settings) == ["bare/7.head.1", "bare/7.head.1/owner.json"]
@@ -102,7 +102,7 @@ def test_the_key_is_good_from_the_jobs_hosts_alone(settings: NodeSettings) -> No
     )
 
 
-def test_what_all_users_ssh_reads_can_be_read_and_the_key_cannot(settings: NodeSettings) -> None:
+def test_ssh_settings_are_readable_and_the_key_is_not(settings: NodeSettings) -> None:
     """ssh dies of a file that it includes and cannot open."""
     directory = opened(settings)
     assert stat.S_IMODE(settings.bare_dir.stat().st_mode) == 0o755
@@ -163,14 +163,14 @@ def test_absent_needs_no_libvirt_and_is_done_again(settings: NodeSettings) -> No
     assert not start_lock.start_lock(settings, "7.head.1").exists()
 
 
-def test_a_node_with_guests_of_the_start_is_not_taken_for_bare(settings: NodeSettings) -> None:
+def test_node_with_guests_of_the_start_is_not_taken_for_bare(settings: NodeSettings) -> None:
     """Whatever it is told: its domains are libvirt's to end."""
     settings.start_dir(JOB, 1).mkdir(parents=True)
     with pytest.raises(NodeFault, match="libvirt"):
         present_absent.absent(JOB, 1, settings, soon(), bare=True)
 
 
-def test_a_start_that_is_over_opens_nothing(settings: NodeSettings) -> None:
+def test_start_that_is_over_opens_nothing(settings: NodeSettings) -> None:
     bare_host.present(part(), settings, soon())
     bare_host.absent(JOB, 1, settings, soon())
     for late in (
@@ -182,9 +182,7 @@ def test_a_start_that_is_over_opens_nothing(settings: NodeSettings) -> None:
     assert files(settings) == []
 
 
-def test_a_start_that_ends_in_the_middle_leaves_nothing(
-    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_that_ends_in_the_middle_leaves_nothing(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     bare_host.present(part(), settings, soon())
     real = bare_host._write_keys
 
@@ -198,9 +196,7 @@ def test_a_start_that_ends_in_the_middle_leaves_nothing(
     assert files(settings) == []
 
 
-def test_an_sshd_that_is_not_made_for_it_leaves_nothing(
-    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sshd_that_is_not_made_for_it_leaves_nothing(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_words: object) -> t.NoReturn:
         raise SiteFault("sshd of cn2 takes no keys of jobs")
 
@@ -211,7 +207,7 @@ def test_an_sshd_that_is_not_made_for_it_leaves_nothing(
     assert not start_lock.start_lock(settings, "7.head.1").exists()
 
 
-def test_a_start_that_nobody_announced_is_not_joined(settings: NodeSettings) -> None:
+def test_start_that_nobody_announced_is_not_joined(settings: NodeSettings) -> None:
     with pytest.raises(VTorqueError, match="no bare host of this start"):
         bare_host.join(job_map(), settings, soon())
 
@@ -242,7 +238,7 @@ def test_absent_after_any_prefix_leaves_nothing(
     assert files(settings) == []
 
 
-def test_a_sweep_takes_it_from_a_host_without_libvirt(settings: NodeSettings) -> None:
+def test_sweep_takes_it_from_a_host_without_libvirt(settings: NodeSettings) -> None:
     directory = opened(settings)
     for twice_s in (60.0, 0.0):
         swept = sweep.sweep(settings, lambda *_: False, lambda _: False, soon(), twice_s=twice_s)
@@ -251,7 +247,7 @@ def test_a_sweep_takes_it_from_a_host_without_libvirt(settings: NodeSettings) ->
     assert files(settings) == []
 
 
-def test_a_sweep_leaves_that_of_a_living_job(settings: NodeSettings) -> None:
+def test_sweep_leaves_that_of_a_living_job(settings: NodeSettings) -> None:
     directory = opened(settings)
     swept = sweep.sweep(settings, lambda *_: True, lambda _: False, soon(), twice_s=0)
     assert [said.key for said in swept.living] == ["7.head.1"]
@@ -270,7 +266,7 @@ def test_keys_of_no_job_that_is_here_are_taken_from_sshd(settings: NodeSettings)
     assert run_files.tidy(settings) == ()
 
 
-def test_what_guests_began_here_ends_after_the_last_could_come_in(
+def test_sessions_of_guests_end_after_logins_are_closed(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(settings)
@@ -285,7 +281,7 @@ def test_what_guests_began_here_ends_after_the_last_could_come_in(
     assert seen == [({"192.0.2.101"}, 1001, False)]
 
 
-def test_an_earlier_start_is_seen(settings: NodeSettings) -> None:
+def test_earlier_start_is_seen(settings: NodeSettings) -> None:
     opened(settings, start=1)
     settings.start_dir(JOB, 2).mkdir(parents=True)
     assert present_absent.earlier_starts(part(start=3), settings) == (1, 2)

@@ -53,7 +53,7 @@ def test_only_what_came_from_the_guests_ends(begin: t.Callable[..., subprocess.P
     assert [one.poll() for one in others] == [None, None]
 
 
-def test_what_hears_no_request_is_killed(
+def test_session_that_ignores_a_request_is_killed(
     begin: t.Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_sessions, "SESSION_END_S", 0.1)
@@ -63,7 +63,7 @@ def test_what_hears_no_request_is_killed(
     assert deaf.wait(PATIENCE_S) == -9
 
 
-def test_the_sshd_that_serves_a_session_ends_with_it(
+def test_sshd_that_serves_a_session_ends_with_it(
     begin: t.Callable[..., subprocess.Popen[bytes]], tmp_path: pathlib.Path
 ) -> None:
     """It would wait for a peer who is gone; by its name, for it says nothing of its session itself."""
@@ -75,7 +75,7 @@ def test_the_sshd_that_serves_a_session_ends_with_it(
     assert server.wait(PATIENCE_S) == -15
 
 
-def test_nobody_elses_processes_are_looked_at(begin: t.Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_sessions_of_other_users_are_not_inspected(begin: t.Callable[..., subprocess.Popen[bytes]]) -> None:
     begin(GUEST)
     assert ssh_sessions.begun({GUEST}, os.getuid() + 1) == ()
     assert ssh_sessions.end({GUEST}, os.getuid() + 1) == ()

@@ -71,7 +71,7 @@ def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[
     made.peer.close()
 
 
-def test_the_drop_in_is_what_it_takes(host: Host) -> None:
+def test_drop_in_is_what_it_takes(host: Host) -> None:
     found = host.look()
     assert found.address == "127.0.0.1"
     assert found.host_key == " ".join((host.place / "host.pub").read_text().split()[:2])
@@ -91,14 +91,14 @@ def test_settings_that_keep_a_job_out_are_told(host: Host, more: str, words: str
         host.look()
 
 
-def test_a_match_block_counts(host: Host) -> None:
+def test_match_block_counts(host: Host) -> None:
     """What holds for this user, and not what stands first."""
     files = f"{host.settings.run_dir}/authorized_keys/%u"
     host.configure(f"Match User root\nAuthorizedKeysFile {files}\n")
     assert host.look().address == "127.0.0.1"
 
 
-def test_a_host_key_of_another_kind_is_not_enough(host: Host) -> None:
+def test_host_key_of_another_kind_is_not_enough(host: Host) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", host.place / "other"], check=True)
     host.configure((host.place / "config").read_text().split("\n", 2)[2], key="other")
     with pytest.raises(SiteFault, match="no ed25519 host key"):
@@ -111,7 +111,7 @@ def test_somebody_else_on_its_port_is_told(tmp_path: pathlib.Path, monkeypatch: 
         made.look()
 
 
-def test_nobody_on_its_port_is_told(host: Host) -> None:
+def test_sshd_that_does_not_listen_is_a_fault(host: Host) -> None:
     # a listening socket that a thread waits in lives on when it is closed
     host.peer.shutdown(socket.SHUT_RDWR)
     host.peer.close()
@@ -119,7 +119,7 @@ def test_nobody_on_its_port_is_told(host: Host) -> None:
         host.look()
 
 
-def test_the_guests_own_network_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guests_own_network_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = NodeSettings("cn2", 2)
     monkeypatch.setattr(sshd, "node_address", lambda _bridge, _deadline: "192.0.2.12")
     assert sshd.address_of(settings, Deadline.after(60), "198.51.100.12") == "192.0.2.12"

@@ -58,7 +58,7 @@ def overlay(here: NodeSettings, base: pathlib.Path, guest: str = "vcn1-0") -> pa
     return path
 
 
-def test_a_copy_is_found_with_its_kernel_and_is_nobodys_to_write(settings: NodeSettings) -> None:
+def test_copy_is_found_with_its_kernel_and_is_nobodys_to_write(settings: NodeSettings) -> None:
     cache = fetched(settings)
     image = find(settings)
     copy = cache.find(image)
@@ -74,7 +74,7 @@ def test_a_copy_is_found_with_its_kernel_and_is_nobodys_to_write(settings: NodeS
     assert (copy.name, copy.format, copy.record) == (image.name, image.format, image.record)
 
 
-def test_what_is_empty_takes_no_room(settings: NodeSettings) -> None:
+def test_sparse_copy_takes_no_space(settings: NodeSettings) -> None:
     content = b"begin" + bytes(64 * MIB) + b"end"
     add(settings.pool, "hollow@1", content)
     copy = fetched(settings, "hollow@1").find(find(settings, "hollow@1"))
@@ -134,14 +134,14 @@ def test_a_copy_that_was_touched_is_not_believed_and_is_replaced(
     assert [path.name for path in sorted(cache.place.iterdir())] == [".use", "tiny@1"]
 
 
-def test_a_name_whose_content_is_another_is_not_believed(settings: NodeSettings) -> None:
+def test_name_whose_content_is_another_is_not_believed(settings: NodeSettings) -> None:
     cache = fetched(settings)
     (settings.pool / "tiny@1").rename(settings.pool / "tiny@9")
     add(settings.pool, content=b"else" * MIB)
     assert cache.find(find(settings)) is None
 
 
-def test_an_image_without_a_record_has_no_copy(settings: NodeSettings) -> None:
+def test_image_without_a_record_has_no_copy(settings: NodeSettings) -> None:
     (settings.pool / "plain.img").write_bytes(b"x")
     (settings.pool / "plain.img").chmod(0o444)
     with pytest.raises(UserFault, match="no record"):
@@ -178,7 +178,7 @@ def test_a_killed_fetch_goes_on_where_it_was(settings: NodeSettings) -> None:
     assert cache.find(image) is not None
 
 
-def test_what_a_power_cut_spoiled_is_fetched_anew(settings: NodeSettings) -> None:
+def test_copy_spoilt_by_a_power_cut_is_fetched_again(settings: NodeSettings) -> None:
     image, cache = find(settings), cache_of(settings)
     part = cache.part(image)
     part.mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_what_a_power_cut_spoiled_is_fetched_anew(settings: NodeSettings) -> Non
     assert copy.path.read_bytes() == image.path.read_bytes()
 
 
-def test_an_image_that_is_not_what_its_record_says_is_refused_after_a_second_look(
+def test_image_that_is_not_what_its_record_says_is_refused_after_a_second_look(
     settings: NodeSettings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -203,21 +203,21 @@ def test_an_image_that_is_not_what_its_record_says_is_refused_after_a_second_loo
     assert [path.name for path in cache_of(settings).place.iterdir()] == []
 
 
-def test_a_kernel_whose_digest_is_recorded_is_verified_too(settings: NodeSettings) -> None:
+def test_kernel_whose_digest_is_recorded_is_verified_too(settings: NodeSettings) -> None:
     digest = hashlib.sha256(b"another").hexdigest()
     add(settings.pool, "kernel@1", kernel_sha256=digest)
     with pytest.raises(ImageFault, match="vmlinuz has sha256"):
         fetched(settings, "kernel@1")
 
 
-def test_a_pool_that_fails_under_way_is_the_sites_fault(settings: NodeSettings) -> None:
+def test_pool_that_fails_under_way_is_the_sites_fault(settings: NodeSettings) -> None:
     image = find(settings)
     image.path.rename(image.path.with_name("away"))
     with pytest.raises(SiteFault, match="No such file"):
         fetch(image, cache_of(settings), ALL, nobody)
 
 
-def test_a_full_disk_is_the_nodes_fault(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+def test_full_disk_is_the_nodes_fault(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], check=True)
@@ -229,7 +229,7 @@ def test_a_full_disk_is_the_nodes_fault(settings: NodeSettings, tmp_path: pathli
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_the_digest_is_taken_in_place_too(settings: NodeSettings) -> None:
+def test_digest_is_taken_in_place_too(settings: NodeSettings) -> None:
     told: list[tuple[int, int]] = []
     check(find(settings), ALL, lambda done, total: told.append((done, total)))
     total = 4 * MIB + len(b"kernel of tiny@1")
@@ -239,7 +239,7 @@ def test_the_digest_is_taken_in_place_too(settings: NodeSettings) -> None:
         check(find(settings), ALL, nobody)
 
 
-def test_the_rate_is_kept_and_a_slow_pool_is_not_made_up_for() -> None:
+def test_rate_is_kept_and_a_slow_pool_is_not_made_up_for() -> None:
     now, rests = [100.0], []
 
     def rest(seconds: float) -> None:
@@ -259,7 +259,7 @@ def test_the_rate_is_kept_and_a_slow_pool_is_not_made_up_for() -> None:
 # -- room
 
 
-def test_what_was_not_used_for_longest_goes(settings: NodeSettings) -> None:
+def test_least_recently_used_copy_is_removed(settings: NodeSettings) -> None:
     for number in (1, 2, 3):
         add(settings.pool, f"other@{number}")
         fetched(settings, f"other@{number}")
@@ -273,7 +273,7 @@ def test_what_was_not_used_for_longest_goes(settings: NodeSettings) -> None:
     assert [copy.image for copy in cache.copies()] == ["other@1", "other@3"]
 
 
-def test_what_a_guest_stands_on_never_goes(settings: NodeSettings) -> None:
+def test_copy_in_use_by_a_guest_is_never_removed(settings: NodeSettings) -> None:
     add(settings.pool, "other@1")
     cache = fetched(settings, "other@1")
     disk = overlay(settings, cache.place / "other@1/disk.img")
@@ -288,7 +288,7 @@ def test_what_a_guest_stands_on_never_goes(settings: NodeSettings) -> None:
     assert cache.copies() == ()
 
 
-def test_an_overlay_that_cannot_be_read_keeps_all(settings: NodeSettings) -> None:
+def test_overlay_that_cannot_be_read_keeps_all(settings: NodeSettings) -> None:
     add(settings.pool, "other@1")
     cache = fetched(settings, "other@1")
     (settings.guests_dir / "7.head.1/vcn1-0/disk.qcow2").mkdir(parents=True)
@@ -297,7 +297,7 @@ def test_an_overlay_that_cannot_be_read_keeps_all(settings: NodeSettings) -> Non
     assert len(cache.copies()) == 1
 
 
-def test_nothing_goes_while_an_overlay_is_put_on_a_copy(settings: NodeSettings) -> None:
+def test_copy_is_not_removed_while_an_overlay_is_created(settings: NodeSettings) -> None:
     add(settings.pool, "other@1")
     cache = fetched(settings, "other@1")
     hearing, saying = os.pipe()
@@ -313,17 +313,17 @@ def test_nothing_goes_while_an_overlay_is_put_on_a_copy(settings: NodeSettings) 
     assert cache.find(find(settings, "other@1")) is None
 
 
-def test_what_never_fits_is_said_so(settings: NodeSettings) -> None:
+def test_image_larger_than_the_cache_is_refused(settings: NodeSettings) -> None:
     with pytest.raises(SiteFault, match=r"has 4 MiB, .* may hold 1 MiB .*raise cache_max"):
         cache_of(settings).make_room(find(settings), MIB)
 
 
-def test_what_guests_were_promised_is_not_taken(settings: NodeSettings) -> None:
+def test_space_promised_to_guests_is_not_used(settings: NodeSettings) -> None:
     with pytest.raises(SiteFault, match="no room for image tiny@1"):
         cache_of(settings).make_room(find(settings), 1 << 30, promised_bytes=1 << 60)
 
 
-def test_an_unfinished_copy_of_another_image_goes_and_ones_own_counts(settings: NodeSettings) -> None:
+def test_unfinished_copy_of_another_image_goes_and_ones_own_counts(settings: NodeSettings) -> None:
     add(settings.pool, "other@1")
     cache = cache_of(settings)
     for name in ("tiny@1", "other@1"):
@@ -332,7 +332,7 @@ def test_an_unfinished_copy_of_another_image_goes_and_ones_own_counts(settings: 
     assert [path.name.split(":")[1] for path in cache.place.glob(".part*")] == ["tiny@1"]
 
 
-def test_the_pool_is_told_from_a_copy(settings: NodeSettings) -> None:
+def test_pool_is_told_from_a_copy(settings: NodeSettings) -> None:
     overlay(settings, find(settings).path)
     assert fetched(settings).in_use() == {}
     assert images.find("tiny", settings.pool).path.is_relative_to(settings.pool)

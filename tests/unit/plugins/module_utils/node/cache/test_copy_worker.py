@@ -84,7 +84,7 @@ def work(here: NodeSettings, **more: t.Any) -> list[str]:
     return words
 
 
-def test_what_is_wanted_comes_and_whoever_waits_hears_of_it(settings: NodeSettings, workers: Workers) -> None:
+def test_wanted_copy_is_fetched_and_waiters_are_notified(settings: NodeSettings, workers: Workers) -> None:
     copy_queue.want(settings, TINY)
     copy_queue.wait(settings, TINY, Deadline.after(PATIENCE_S))
     assert cache_of(settings).find(find(settings)) is not None
@@ -111,7 +111,7 @@ def test_ten_who_want_the_same_at_once_fetch_it_once(settings: NodeSettings, wor
     assert len(fetched) == 1, said(settings)
 
 
-def test_a_mark_outlives_a_killed_worker_and_the_next_goes_on(
+def test_mark_outlives_a_killed_worker_and_the_next_goes_on(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
@@ -134,7 +134,7 @@ def test_a_mark_outlives_a_killed_worker_and_the_next_goes_on(
     copy_queue.wait(settings, TINY, Deadline.after(0.0))
 
 
-def test_the_oldest_comes_first_and_what_fails_holds_up_nobody(
+def test_oldest_comes_first_and_what_fails_holds_up_nobody(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
@@ -169,7 +169,7 @@ def test_just_the_content_that_was_wrong_is_refused(settings: NodeSettings, monk
     assert copy_queue.failures(settings) == ()
 
 
-def test_a_copy_is_verified_again_once_a_boot_and_replaced_when_broken(
+def test_copy_is_verified_again_once_a_boot_and_replaced_when_broken(
     settings: NodeSettings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -232,7 +232,7 @@ def decay(here: NodeSettings) -> None:
     assert cache.find(find(here)) is not None
 
 
-def test_the_limit_is_a_size_or_a_share_of_the_disk(tmp_path: pathlib.Path) -> None:
+def test_limit_is_a_size_or_a_share_of_the_disk(tmp_path: pathlib.Path) -> None:
     total = os.statvfs(tmp_path).f_blocks * os.statvfs(tmp_path).f_frsize
     assert limit_bytes(settings_for(tmp_path, cache_bytes=5 * MIB)) == 5 * MIB
     assert limit_bytes(settings_for(tmp_path, cache_bytes=None, cache_share=0.5)) == total // 2
@@ -250,7 +250,7 @@ def test_no_room_is_the_sites_fault_and_told_to_who_waits(
         copy_queue.wait(here, TINY, Deadline.after(0.0))
 
 
-def test_what_is_still_to_come_of_a_copy_is_promised_to_no_guest(
+def test_missing_part_of_a_copy_is_promised_to_no_guest(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would find its disk full, or the copy, where there was room for both."""
@@ -281,7 +281,7 @@ def test_what_is_still_to_come_of_a_copy_is_promised_to_no_guest(
 @pytest.mark.parametrize(("promised", "number", "fault"), [
     (1, errno.ENOSPC, SiteFault), (0, errno.ENOSPC, NodeFault), (1, errno.EIO, NodeFault),
 ])  # fmt: skip
-def test_a_disk_that_guests_fill_under_a_copy_is_no_fault_of_the_node(
+def test_disk_that_guests_fill_under_a_copy_is_no_fault_of_the_node(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, promised: int, number: int, fault: type
 ) -> None:
     def refuse(*_words: object) -> t.NoReturn:
@@ -296,7 +296,7 @@ def test_a_disk_that_guests_fill_under_a_copy_is_no_fault_of_the_node(
     assert error.__class__ is fault, error
 
 
-def test_the_worker_leaves_the_cgroup_of_a_job(tmp_path: pathlib.Path) -> None:
+def test_worker_leaves_the_cgroup_of_a_job(tmp_path: pathlib.Path) -> None:
     for place in ("cpuset", "unified"):
         (tmp_path / place / "torque/7.head").mkdir(parents=True)
         (tmp_path / place / "cgroup.procs").touch()
@@ -307,7 +307,7 @@ def test_the_worker_leaves_the_cgroup_of_a_job(tmp_path: pathlib.Path) -> None:
         assert (tmp_path / place / "cgroup.procs").read_text() == str(os.getpid())
 
 
-def test_a_pool_that_goes_away_under_way_and_a_note_that_cannot_be_written_leave_no_mark(
+def test_pool_that_goes_away_under_way_and_a_note_that_cannot_be_written_leave_no_mark(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(image: images.Image, *_words: object) -> t.NoReturn:

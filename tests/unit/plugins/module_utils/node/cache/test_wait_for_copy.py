@@ -104,13 +104,13 @@ def test_an_image_that_still_arrives_is_the_sites_fault_and_says_how_far_it_is(
     assert not list(node.settings.guests_dir.glob("*/*"))
 
 
-def test_a_start_that_is_over_waits_no_longer(node: Node, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_that_is_over_waits_no_longer(node: Node, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy_queue, "see_to_it", lambda settings: start_lock.bury(settings, f"{JOB}.1"))
     with pytest.raises(start_lock.StartOver):
         node.present(node.part(1, fs_type="local", **COPIED))
 
 
-def test_what_the_pool_holds_wrongly_is_refused_and_not_read_again(node: Node, filled: list[str]) -> None:
+def test_wrong_image_of_the_pool_is_refused_and_not_read_again(node: Node, filled: list[str]) -> None:
     image_pool.spoil(node.settings.pool / "disk@1/disk.img")
     for start in (1, 2):
         with pytest.raises(ImageFault, match="its record says"):
@@ -118,7 +118,7 @@ def test_what_the_pool_holds_wrongly_is_refused_and_not_read_again(node: Node, f
     assert len(filled) == 1
 
 
-def test_a_copy_that_was_touched_is_replaced_at_its_next_use(node: Node, filled: list[str]) -> None:
+def test_copy_that_was_touched_is_replaced_at_its_next_use(node: Node, filled: list[str]) -> None:
     node.present(node.part(1, fs_type="local", **COPIED))
     node.absent()
     image_pool.spoil(node.settings.images_dir / "copies/disk@1/disk.img")
@@ -126,7 +126,7 @@ def test_a_copy_that_was_touched_is_replaced_at_its_next_use(node: Node, filled:
     assert [line.split(",")[0] for line in filled] == ["local:disk@1: fetched"] * 2
 
 
-def test_a_copy_on_a_bad_part_of_the_disk_is_not_met_again(
+def test_copy_on_a_bad_part_of_the_disk_is_not_met_again(
     node: Node, filled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node goes offline for it once: the test that takes it back writes elsewhere on the disk."""
@@ -149,7 +149,7 @@ def test_a_copy_on_a_bad_part_of_the_disk_is_not_met_again(
     assert [line.split(",")[0] for line in filled] == ["local:disk@1: fetched"] * 2
 
 
-def test_a_node_without_room_keeps_its_copies(node: Node, filled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_room_keeps_its_copies(node: Node, filled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     node.present(node.part(1, fs_type="local", **COPIED))
     node.absent()
 
@@ -162,7 +162,7 @@ def test_a_node_without_room_keeps_its_copies(node: Node, filled: list[str], mon
     assert (node.settings.images_dir / "copies/disk@1/disk.img").exists()
 
 
-def test_the_first_use_after_a_boot_has_the_digest_taken_behind_the_guests_back(
+def test_first_use_after_a_boot_has_the_digest_taken_behind_the_guests_back(
     node: Node, filled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.present(node.part(1, fs_type="local", **COPIED))
@@ -174,7 +174,7 @@ def test_the_first_use_after_a_boot_has_the_digest_taken_behind_the_guests_back(
     assert [line.split(",")[0] for line in filled] == ["local:disk@1: fetched", "local:disk@1: verified"]
 
 
-def test_an_image_without_a_record_is_not_copied(node: Node, nobody: None) -> None:
+def test_image_without_a_record_is_not_copied(node: Node, nobody: None) -> None:
     with pytest.raises(UserFault, match="no record"):
         node.present(node.part(1, fs_type="local"))
 
@@ -182,7 +182,7 @@ def test_an_image_without_a_record_is_not_copied(node: Node, nobody: None) -> No
 # -- the pool's own file
 
 
-def test_the_pools_own_file_is_verified_once_behind_the_guests_backs(node: Node, filled: list[str]) -> None:
+def test_pools_own_file_is_verified_once_behind_the_guests_backs(node: Node, filled: list[str]) -> None:
     for start in (1, 2):
         node.present(node.part(1, start=start, **COPIED))
         present_absent.absent(JOB, start, node.settings, node.soon())
@@ -194,7 +194,7 @@ def test_the_pools_own_file_is_verified_once_behind_the_guests_backs(node: Node,
     assert len(list((node.settings.images_dir / "checked").iterdir())) == 1
 
 
-def test_a_pool_that_holds_something_else_is_found_at_the_first_use_and_refused_from_then_on(
+def test_pool_that_holds_something_else_is_found_at_the_first_use_and_refused_from_then_on(
     node: Node, filled: list[str]
 ) -> None:
     image_pool.spoil(node.settings.pool / "disk@1/disk.img")
@@ -208,7 +208,7 @@ def test_a_pool_that_holds_something_else_is_found_at_the_first_use_and_refused_
     assert filled[-1].startswith("sharedfs:disk@1: verified in the pool")
 
 
-def test_an_image_without_a_record_has_nothing_to_be_verified_by(node: Node, filled: list[str]) -> None:
+def test_image_without_a_record_has_nothing_to_be_verified_by(node: Node, filled: list[str]) -> None:
     node.present()
     assert filled == []
 
@@ -233,7 +233,7 @@ def test_guests_stand_on_a_copy_in_memory_and_their_own_disks_do_not(memory: Nod
     assert [line.split(",")[0] for line in filled] == ["ramdisk:disk@1: fetched"]
 
 
-def test_the_ramdisk_is_bounded_by_its_own_size(memory: Node, filled: list[str]) -> None:
+def test_ramdisk_is_bounded_by_its_own_size(memory: Node, filled: list[str]) -> None:
     image_pool.add(memory.settings.pool, "other@1")
     memory.present(memory.part(1, fs_type="ramdisk", **COPIED))
     with pytest.raises(SiteFault, match=r"no room for image other@1 .*in use: disk@1 \(vcn1-1\)"):
@@ -243,7 +243,7 @@ def test_the_ramdisk_is_bounded_by_its_own_size(memory: Node, filled: list[str])
     assert [copy.image for copy in cache_of(memory.settings, "ramdisk").copies()] == ["other@1"]
 
 
-def test_what_the_ramdisk_holds_is_no_memory_for_guests_and_makes_way(
+def test_ramdisk_copies_reduce_guest_memory_and_are_removed_for_guests(
     memory: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_of_node, "reserved_memory", lambda *_words: (0, "the host"))
@@ -263,7 +263,7 @@ def test_what_the_ramdisk_holds_is_no_memory_for_guests_and_makes_way(
     ("options", "words"),
     [(None, "is no tmpfs"), ("size=0", "has no bound"), ("size=6m,mode=1777", "written by others"), ("", "No such")],
 )
-def test_a_ramdisk_that_is_none_is_told_before_anything_is_made(
+def test_ramdisk_that_is_none_is_told_before_anything_is_made(
     node: Node, filled: list[str], tmp_path: pathlib.Path, options: str | None, words: str
 ) -> None:
     place = tmp_path / "ramdisk"
@@ -282,7 +282,7 @@ def test_a_ramdisk_that_is_none_is_told_before_anything_is_made(
     assert not list(node.settings.guests_dir.glob("*/*"))
 
 
-def test_the_last_file_system_that_was_mounted_counts(tmp_path: pathlib.Path) -> None:
+def test_last_file_system_that_was_mounted_counts(tmp_path: pathlib.Path) -> None:
     mounts = tmp_path / "mountinfo"
     line = "{} 1 0:1 / {} rw - {} none rw\n"
     mounts.write_text(line.format(1, "/", "ext4") + line.format(2, "/ram", "ext4") + line.format(3, "/ram", "tmpfs"))
@@ -291,6 +291,6 @@ def test_the_last_file_system_that_was_mounted_counts(tmp_path: pathlib.Path) ->
     assert ramdisk._kind_of(pathlib.Path("/ramdisk"), mounts) == "ext4"
 
 
-def test_a_node_without_a_ramdisk_pays_nothing(tmp_path: pathlib.Path) -> None:
+def test_node_without_a_ramdisk_pays_nothing(tmp_path: pathlib.Path) -> None:
     here: NodeSettings = image_pool.settings_for(tmp_path, ramdisk_dir=tmp_path / "none")
     assert ramdisk.held_bytes(here) == 0

@@ -95,6 +95,6 @@ def test_kvm_usable_by_the_group_of_qemus_own_entry(tmp_path: pathlib.Path, monk
         ("<model>dac</model>", (0, 0)),
     ],
 )
-def test_the_ids_of_qemu_are_those_of_libvirts_label(labels: str, ids: tuple[int, int]) -> None:
+def test_ids_of_qemu_are_those_of_libvirts_label(labels: str, ids: tuple[int, int]) -> None:
     xml = f"<capabilities><host><secmodel>{labels}</secmodel></host></capabilities>"
     assert read_qemu_ids(parse(xml)) == ids

@@ -52,7 +52,7 @@ def test_figures_are_of_those_that_are_asked_for_and_there(domains: Domains) -> 
     assert found["vcn1-1"]["cpu.process"] > 0
 
 
-def test_a_created_domain_is_transient_and_carries_whose_it_is(domains: Domains) -> None:
+def test_created_domain_is_transient_and_carries_whose_it_is(domains: Domains) -> None:
     made = domains.create(xml())
     assert (made.name, made.uuid, made.state, made.persistent) == (SPEC.name, SPEC.uuid, "running", False)
     assert made.mark is not None
@@ -61,7 +61,7 @@ def test_a_created_domain_is_transient_and_carries_whose_it_is(domains: Domains)
     assert domains.facts("vcn1-1") == made
 
 
-def test_the_list_holds_ours_alone_unless_all_are_asked_for(domains: Domains) -> None:
+def test_list_holds_ours_alone_unless_all_are_asked_for(domains: Domains) -> None:
     domains.create(xml())
     assert [facts.name for facts in domains.list()] == ["vcn1-1"]
     assert [facts.name for facts in domains.list(ours=False)] == ["test", "vcn1-1"]
@@ -79,7 +79,7 @@ def test_destroy_is_idempotent(domains: Domains) -> None:
     assert domains.facts("vcn1-1") is None
 
 
-def test_a_persistent_domain_is_forgotten_too(domains: Domains) -> None:
+def test_persistent_domain_is_forgotten_too(domains: Domains) -> None:
     assert domains.destroy("test") is True
     assert domains.facts("test") is None
 
@@ -105,19 +105,19 @@ def test_xml_that_libvirt_refuses_is_the_sites_fault(domains: Domains, capfd: py
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_name_that_is_taken_is_an_error_that_blames_nobody(domains: Domains) -> None:
+def test_name_that_is_taken_is_an_error_that_blames_nobody(domains: Domains) -> None:
     domains.create(xml())
     with pytest.raises(VTorqueError) as caught:
         domains.create(xml(uuid="3b33ef89-55f0-47d0-bcf7-e06aa1dd1807"))
     assert caught.value.fault == "unclear"
 
 
-def test_a_libvirt_that_is_not_there_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
+def test_libvirt_that_is_not_there_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NodeFault, match="is libvirtd"):
         Domains(f"qemu+unix:///system?socket={tmp_path}/none")
 
 
-def test_a_libvirt_that_accepts_and_stays_silent_is_not_waited_for_beyond_the_bound(tmp_path: pathlib.Path) -> None:
+def test_libvirt_that_accepts_and_stays_silent_is_not_waited_for_beyond_the_bound(tmp_path: pathlib.Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent"))
         silent.listen()

@@ -73,14 +73,14 @@ def test_every_variant_is_valid_for_libvirts_schema(changes: dict[str, t.Any], t
     assert done.returncode == 0, done.stderr
 
 
-def test_the_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
+def test_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "domain.xml"
     file.write_text(render().replace("<devices>", "<devices><bogus/>"), encoding="utf-8")
     done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
 
 
-def test_a_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
+def test_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:
     """All that there is of devices else is the same."""
     ours, osv = (parse(render(**changes)).find("devices") for changes in ({}, {"template": OSV.domain}))
     assert ours is not None
@@ -200,12 +200,12 @@ def test_metadata_that_lacks_what_it_must_say_is_not_ours(attribute: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "<domain>", "no xml", '<!DOCTYPE d [<!ENTITY a "b">]><domain>&a;</domain>'])
-def test_what_is_no_domain_xml_is_refused(text: str) -> None:
+def test_text_that_is_no_domain_xml_is_refused(text: str) -> None:
     with pytest.raises(SiteFault):
         parse(text)
 
 
-def test_a_sites_template_that_gives_no_xml_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+def test_sites_template_that_gives_no_xml_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     (tmp_path / "domain.xml.j2").write_text("<domain>{{ spec.name }}")
     with pytest.raises(SiteFault, match=r"domain\.xml\.j2"):
         render_xml(SPEC, site_dir=tmp_path)
@@ -220,7 +220,7 @@ ACTUAL = """<domain type='test' id='3'><name>a</name><uuid>u</uuid><memory unit=
 <interface type='bridge'><mac address='52:54:00:00:00:01'/><target dev='t0'/></interface></devices></domain>"""
 
 
-def test_what_libvirt_adds_and_how_it_spells_sizes_is_no_difference() -> None:
+def test_domain_with_additions_of_libvirt_has_no_difference() -> None:
     assert differences(WANTED, ACTUAL) == ()
 
 
@@ -235,7 +235,7 @@ def test_what_libvirt_adds_and_how_it_spells_sizes_is_no_difference() -> None:
         ("<os>", "<os><loader>/x</loader>", "domain/os/loader"),
     ],
 )
-def test_what_is_set_and_is_not_there_is_named(old: str, new: str, where: str) -> None:
+def test_domain_without_a_wanted_element_names_it(old: str, new: str, where: str) -> None:
     found = differences(WANTED.replace(old, new, 1), ACTUAL)
     assert len(found) == 1
     assert found[0].startswith(f"{where}:")

@@ -26,7 +26,7 @@ def test_figures_of_all_disks_and_interfaces_are_added_up() -> None:
     assert usage.use_of("vcn1-1", TOLD, 4096) == GuestUse("vcn1-1", 1.235, 4096, 111, 20, 1000, 2000)
 
 
-def test_what_libvirt_does_not_say_is_not_known() -> None:
+def test_usage_that_libvirt_lacks_is_unknown() -> None:
     nothing = usage.use_of("vcn1-1", {}, NOT_KNOWN)
     assert nothing.known() == {}
     assert from_dict(GuestUse, to_dict(nothing)) == nothing

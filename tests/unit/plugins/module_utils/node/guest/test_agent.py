@@ -88,7 +88,7 @@ def test_every_guest_gets_its_order_and_all_answers_are_told(guest: t.Any) -> No
     assert all(0 < one.order[0] <= PATIENCE_S for one in guests)
 
 
-def test_the_end_of_a_talk_that_was_broken_off_is_no_answer(guest: t.Any) -> None:
+def test_end_of_a_talk_that_was_broken_off_is_no_answer(guest: t.Any) -> None:
     late = guest(answer(0), said=answer(1, b"of the talk before") + GREETING)
     assert order_all([(late.channel, "true")], Deadline.after(PATIENCE_S)) == {"vn1-1": Done(0, "")}
 
@@ -110,13 +110,13 @@ def test_what_the_guests_root_writes_is_bounded_and_not_believed(guest: t.Any, m
         order_all([(one.channel, "true")], Deadline.after(PATIENCE_S))
 
 
-def test_a_guest_of_another_start_is_not_ordered(guest: t.Any) -> None:
+def test_guest_of_another_start_is_not_ordered(guest: t.Any) -> None:
     other = guest(answer(0), said=b"vtorque-agent beef WORD\n")
     with pytest.raises(VTorqueError, match=r"guest vn1-1: did not answer .* in time"):
         order_all([(other.channel, "true")], Deadline.after(0.2))
     assert other.order is None
 
 
-def test_a_channel_that_is_not_there_names_its_guest(tmp_path: pathlib.Path) -> None:
+def test_channel_that_is_not_there_names_its_guest(tmp_path: pathlib.Path) -> None:
     with pytest.raises(VTorqueError, match="guest vn1-9: its channel cannot be opened"):
         order_all([(Channel("vn1-9", tmp_path / "none", TOKEN), "true")], Deadline.after(1))

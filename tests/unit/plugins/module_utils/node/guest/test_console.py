@@ -23,7 +23,7 @@ def console(tmp_path: pathlib.Path) -> Console:
     return Console(tmp_path / "console.log", TOKEN)
 
 
-def test_a_console_that_does_not_exist_yet_is_silent(console: Console) -> None:
+def test_console_that_does_not_exist_yet_is_silent(console: Console) -> None:
     assert console.read() == 0
     assert console.describe() == "its console is silent"
 
@@ -42,15 +42,13 @@ def test_a_console_that_does_not_exist_yet_is_silent(console: Console) -> None:
         (f"{'x' * 9000}\n{READY}\n", "10.77.0.100"),
     ],
 )
-def test_the_ready_line_holds_this_guests_token_and_an_address(
-    console: Console, text: str, address: str | None
-) -> None:
+def test_ready_line_holds_this_guests_token_and_an_address(console: Console, text: str, address: str | None) -> None:
     console.path.write_text(text)
     console.read()
     assert console.ready_address == address
 
 
-def test_a_line_that_comes_in_pieces_is_one_line(console: Console) -> None:
+def test_line_that_comes_in_pieces_is_one_line(console: Console) -> None:
     with console.path.open("w") as stream:
         for piece in (READY[:7], READY[7:30], READY[30:], "\n"):
             assert console.ready_address is None
@@ -60,7 +58,7 @@ def test_a_line_that_comes_in_pieces_is_one_line(console: Console) -> None:
     assert console.ready_address == "10.77.0.100"
 
 
-def test_a_console_that_was_replaced_is_read_on(console: Console) -> None:
+def test_console_that_was_replaced_is_read_on(console: Console) -> None:
     console.path.write_text("Linux version 6.1\n")
     console.read()
     console.path.rename(console.path.with_suffix(".0"))
@@ -70,7 +68,7 @@ def test_a_console_that_was_replaced_is_read_on(console: Console) -> None:
     assert console.bytes_seen == len(f"Linux version 6.1\n{READY}\n")
 
 
-def test_what_failed_is_told_in_the_guests_words_without_its_escapes(console: Console) -> None:
+def test_console_failure_is_quoted_without_escapes(console: Console) -> None:
     console.path.write_text(f"vtorque-failed {TOKEN} \x1b]0;title\x07identity: \x1b[31mno user\x00 alice\n")
     console.read()
     assert console.failed == "identity: no user  alice"
@@ -92,7 +90,7 @@ def test_how_far_a_guest_came_is_recognised(console: Console, text: str, words: 
     assert words in console.describe()
 
 
-def test_the_first_words_of_a_panic_are_kept(console: Console) -> None:
+def test_first_words_of_a_panic_are_kept(console: Console) -> None:
     console.path.write_text(
         "[ 2.0] Kernel panic - not syncing: no init\n[ 2.1] ---[ end Kernel panic - not syncing ]---\n"
     )
@@ -108,7 +106,7 @@ def test_a_guest_that_never_ends_its_line_does_not_fill_our_memory(console: Cons
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])
-def test_a_console_that_is_no_file_is_not_read(console: Console, kind: str) -> None:
+def test_console_that_is_no_file_is_not_read(console: Console, kind: str) -> None:
     if kind == "pipe":
         os.mkfifo(console.path)
     else:

@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import GuestConsole
 
 
-def test_a_short_console_is_told_whole(tmp_path: pathlib.Path) -> None:
+def test_short_console_is_told_whole(tmp_path: pathlib.Path) -> None:
     (tmp_path / "vn1-2.console.log").write_text("one\ntwo ü\n")
     (tmp_path / "vn1-1.console.log").write_text("")
     (tmp_path / "record.json").write_text("{}")
@@ -25,7 +25,7 @@ def test_a_short_console_is_told_whole(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("text", ["plain", '"\\', "\ufffd", "\U0001f600", "x" * 2_000_000], ids=ascii)
 @pytest.mark.parametrize("count", [1, 4, 100])
-def test_a_long_one_is_told_from_the_beginning_of_a_line_and_all_fit_into_an_answer(
+def test_long_one_is_told_from_the_beginning_of_a_line_and_all_fit_into_an_answer(
     tmp_path: pathlib.Path, text: str, count: int
 ) -> None:
     """Whatever a guest writes: an answer that is too long would not be read at all."""
@@ -42,7 +42,7 @@ def test_a_long_one_is_told_from_the_beginning_of_a_line_and_all_fit_into_an_ans
         assert one.end.startswith(text) or len(text) > 1000
 
 
-def test_a_link_is_not_followed(tmp_path: pathlib.Path) -> None:
+def test_link_is_not_followed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "there").write_text("secret\n")
     (tmp_path / "vn1-1.console.log").symlink_to("there")
     assert read_ends(tmp_path) == ()

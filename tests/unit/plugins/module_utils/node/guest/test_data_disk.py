@@ -42,7 +42,7 @@ def test_guests_without_a_disk_are_not_asked(node: Node) -> None:
     assert node.told == {}
 
 
-def test_the_guest_that_has_one_is_told(node: Node) -> None:
+def test_guest_that_has_one_is_told(node: Node) -> None:
     (node.directory(0) / LOG).touch()
     node.mount()
     assert node.told == {"vn1-1": "exec /usr/lib/vtorque/data mount\n"}
@@ -58,7 +58,7 @@ def test_the_guest_that_has_one_is_told(node: Node) -> None:
         (Done(124, ""), VTorqueError, "ended with status 124"),
     ],
 )
-def test_what_goes_wrong_is_told(node: Node, done: Done, kind: type[VTorqueError], words: str) -> None:
+def test_mount_or_unmount_that_fails_is_reported(node: Node, done: Done, kind: type[VTorqueError], words: str) -> None:
     (node.directory(0) / LOG).touch()
     node.done = {"vn1-1": done}
     with pytest.raises(VTorqueError) as caught:

@@ -187,7 +187,7 @@ def test_a_refusal_is_sshs_own_line_and_nothing_beside_it(scene: Scene, words: s
         scene.wait(1.0)
 
 
-def test_a_refusal_that_is_a_peers_is_none_after_any_number_of_words(scene: Scene) -> None:
+def test_refusal_that_is_a_peers_is_none_after_any_number_of_words(scene: Scene) -> None:
     """What is kept of ssh's words is their beginning."""
     scene.answers("x" * (8192 - 1) + f"\n{RIGHT}" + "\n" * 10_000)
     scene.says(scene.guest(), ready_line())
@@ -198,7 +198,7 @@ def test_a_refusal_that_is_a_peers_is_none_after_any_number_of_words(scene: Scen
         scene.wait(1.0)
 
 
-def test_a_line_that_comes_later_is_heard(scene: Scene) -> None:
+def test_line_that_comes_later_is_heard(scene: Scene) -> None:
     guest = scene.guest()
     threading.Timer(0.2, scene.says, [guest, ready_line()]).start()
     assert scene.wait() == {"vcn1-1": ADDRESS}
@@ -212,7 +212,7 @@ def test_an_address_alone_is_not_ready(scene: Scene) -> None:
     assert scene.asked == []
 
 
-def test_a_refused_connection_is_asked_again(scene: Scene) -> None:
+def test_refused_connection_is_asked_again(scene: Scene) -> None:
     scene.answers(REFUSED, REFUSED, RIGHT)
     scene.says(scene.guest(), ready_line())
     assert scene.wait() == {"vcn1-1": ADDRESS}
@@ -236,7 +236,7 @@ def test_another_key_at_a_mere_candidate_only_rules_that_out(scene: Scene) -> No
     assert "10.77.0.66" in scene.asked[1]
 
 
-def test_an_address_that_leads_to_ourselves_is_not_asked(scene: Scene) -> None:
+def test_address_that_leads_to_ourselves_is_not_asked(scene: Scene) -> None:
     guest = scene.guest()
     scene.says(guest, ready_line("127.0.0.1"))
     with pytest.raises(SiteFault):
@@ -244,7 +244,7 @@ def test_an_address_that_leads_to_ourselves_is_not_asked(scene: Scene) -> None:
     assert scene.asked == []
 
 
-def test_an_address_of_the_static_map_is_known_beforehand(scene: Scene) -> None:
+def test_address_of_the_static_map_is_known_beforehand(scene: Scene) -> None:
     guest = scene.guest(expected=(Candidate("10.77.1.1", "static map"),))
     scene.says(guest, ready_line("127.0.0.1"))
     assert scene.wait() == {"vcn1-1": "10.77.1.1"}
@@ -257,26 +257,26 @@ def test_all_guests_are_waited_for_at_once(scene: Scene) -> None:
     assert scene.wait() == {"vcn1-1": "10.77.0.101", "vcn1-2": "10.77.0.102"}
 
 
-def test_a_guest_that_says_why_it_cannot_is_believed(scene: Scene) -> None:
+def test_guest_that_says_why_it_cannot_is_believed(scene: Scene) -> None:
     scene.says(scene.guest(), f"vtorque-failed {TOKEN} identity: \x1b[1mno user alice")
     with pytest.raises(VTorqueError, match="identity: no user alice"):
         scene.wait()
 
 
-def test_a_mount_that_does_not_come_is_the_sites_fault(scene: Scene) -> None:
+def test_mount_that_does_not_come_is_the_sites_fault(scene: Scene) -> None:
     scene.says(scene.guest(), f"vtorque-failed {TOKEN} mount: fs:/home/alice on /home/alice (nfs), tried for 3 s")
     with pytest.raises(SiteFault, match="mount: fs:/home/alice on /home/alice"):
         scene.wait()
 
 
-def test_a_panic_ends_the_wait(scene: Scene) -> None:
+def test_panic_ends_the_wait(scene: Scene) -> None:
     scene.says(scene.guest(), "[ 1.0] Kernel panic - not syncing: no init found")
     with pytest.raises(VTorqueError, match="panicked: Kernel panic - not syncing: no init found"):
         scene.wait()
 
 
 @pytest.mark.parametrize("kind", ["stopped", "crashed", "shutdown"])
-def test_a_guest_that_dies_is_told_with_its_last_words(scene: Scene, kind: str) -> None:
+def test_guest_that_dies_is_told_with_its_last_words(scene: Scene, kind: str) -> None:
     guest = scene.guest()
     scene.says(guest, "[ 1.0] EXT4-fs error: \x1b[2Jno inode")
     threading.Timer(0.2, scene.domains.ring, ["vcn1-1", kind, "qemu failed"]).start()
@@ -285,7 +285,7 @@ def test_a_guest_that_dies_is_told_with_its_last_words(scene: Scene, kind: str) 
     assert caught.value.fault == "unclear"
 
 
-def test_a_guest_that_is_paused_is_told_with_the_reason(scene: Scene) -> None:
+def test_guest_that_is_paused_is_told_with_the_reason(scene: Scene) -> None:
     scene.guest()
     scene.domains.ring("vcn1-1", "suspended", "an I/O error")
     with pytest.raises(VTorqueError, match=r"paused: an I/O error"):
@@ -293,7 +293,7 @@ def test_a_guest_that_is_paused_is_told_with_the_reason(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("facts", "words"), [(None, "ended"), (Facts("paused"), "paused")])
-def test_what_happened_before_anybody_listened_is_noticed(scene: Scene, facts: Facts | None, words: str) -> None:
+def test_event_before_the_wait_is_noticed(scene: Scene, facts: Facts | None, words: str) -> None:
     scene.guest()
     scene.domains.states["vcn1-1"] = facts
     with pytest.raises(VTorqueError, match=words):
@@ -307,7 +307,7 @@ def test_another_domains_death_is_none_of_ours(scene: Scene) -> None:
     assert scene.wait() == {"vcn1-1": ADDRESS}
 
 
-def test_a_libvirt_that_is_lost_is_the_nodes_fault(scene: Scene) -> None:
+def test_libvirt_that_is_lost_is_the_nodes_fault(scene: Scene) -> None:
     scene.guest()
     scene.domains.ring("", "lost", "libvirt ended")
     with pytest.raises(NodeFault, match="libvirt ended"):

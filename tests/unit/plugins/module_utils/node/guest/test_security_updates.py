@@ -92,7 +92,7 @@ def test_every_guest_is_told_how_long_it_has(
     assert seconds < node.left_s <= seconds + security_updates.UPDATES_ANSWER_S
 
 
-def test_they_are_not_begun_when_there_is_no_time_for_them(node: Node) -> None:
+def test_updates_without_time_left_are_not_begun(node: Node) -> None:
     told = node.install(29.0)
     assert [(one.name, one.outcome, one.words) for one in told] == [
         (name, "timed out", "the prologue had no time left for them") for name in ("vn1-1", "vn1-2")
@@ -114,7 +114,7 @@ def test_they_are_not_begun_when_there_is_no_time_for_them(node: Node) -> None:
         (Done(0, "x" * 9000), "failed", 0, f"ended with status 0: {'x' * 279}"),
     ],
 )
-def test_what_a_guest_says_is_read_strictly(node: Node, done: Done, outcome: str, packages: int, words: str) -> None:
+def test_answer_about_updates_is_read_strictly(node: Node, done: Done, outcome: str, packages: int, words: str) -> None:
     """And it can be told to a mother superior, whatever it is."""
     node.done = {"vn1-2": done}
     first, second = node.install()
@@ -123,7 +123,7 @@ def test_what_a_guest_says_is_read_strictly(node: Node, done: Done, outcome: str
     assert from_dict(GuestUpdates, to_dict(second)) == second
 
 
-def test_a_guest_of_osv_has_no_packages(node: Node) -> None:
+def test_guest_of_osv_has_no_packages(node: Node) -> None:
     """And no root that could be asked."""
     kept = GuestFile(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
     write_guest_file(node.settings.start_dir(JOB, 1) / kept.name, kept)
@@ -131,14 +131,14 @@ def test_a_guest_of_osv_has_no_packages(node: Node) -> None:
     assert set(node.told) == {"vn1-2"}
 
 
-def test_a_guest_that_is_silent_ends_nothing(node: Node) -> None:
+def test_guest_that_is_silent_ends_nothing(node: Node) -> None:
     node.silent = VTorqueError("guest vn1-1", "its channel broke:\n\x1b[2J")
     told = node.install()
     assert [(one.outcome, one.words) for one in told] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
     assert [from_dict(GuestUpdates, to_dict(one)) for one in told] == list(told)
 
 
-def test_a_template_of_the_sites_that_is_wrong_is_its_fault(node: Node, tmp_path: pathlib.Path) -> None:
+def test_template_of_the_sites_that_is_wrong_is_its_fault(node: Node, tmp_path: pathlib.Path) -> None:
     (tmp_path / "guest").mkdir()
     (tmp_path / "guest/updates.sh").write_text("{{ nothing }}")
     node.settings = dataclasses.replace(node.settings, template_dir=tmp_path)

@@ -55,7 +55,7 @@ def test_rank_0_and_the_others_have_scripts_of_their_own(site: Site) -> None:
     assert set(site.told) == {"vn1-2", "vn1-3"}
 
 
-def test_a_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
+def test_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
     site.add_guest(0)
     site.add_guest(1, kind="osv")
     site.script("prologue")
@@ -64,13 +64,13 @@ def test_a_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
     assert set(site.told) == {"vn1-1"}
 
 
-def test_a_site_without_scripts_orders_nothing(site: Site) -> None:
+def test_site_without_scripts_orders_nothing(site: Site) -> None:
     site.add_guest(0)
     site.prologues()
     assert site.told == {}
 
 
-def test_a_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: Site) -> None:
+def test_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: Site) -> None:
     site.add_guest(0)
     site.script("prologue")
     site.script("epilogue")
@@ -93,7 +93,7 @@ def test_a_script_that_others_can_write_is_not_run(site: Site, mode: int) -> Non
     assert site.told == {}
 
 
-def test_the_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.Path) -> None:
+def test_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.Path) -> None:
     """Under its own `#!` line; any bytes; its status is the order's."""
     kept = dataclasses.replace(site.add_guest(0), rank=5)
     words = b"$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"

@@ -80,7 +80,7 @@ def test_every_guest_is_told_to_begin_and_for_how_long(
         (Done(1, ""), UserFault, "ended with status 1", ""),
     ],
 )
-def test_the_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault], why: str, hint: str) -> None:
+def test_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault], why: str, hint: str) -> None:
     node.guest(0)
     node.done = {"vn1-1": done}
     with pytest.raises(kind) as caught:
@@ -89,7 +89,7 @@ def test_the_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserF
     assert hint in caught.value.hint
 
 
-def test_what_the_user_can_mend_counts_before_what_would_be_tried_again(node: Node) -> None:
+def test_faults_of_the_user_come_before_faults_of_the_site(node: Node) -> None:
     node.guest(0)
     node.guest(1)
     node.done = {"vn1-1": Done(91, "packages: x"), "vn1-2": Done(90, "command 1 ended with status 3")}

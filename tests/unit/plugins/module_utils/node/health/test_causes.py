@@ -88,11 +88,11 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path, monkeypatch)
 
 
-def test_a_node_that_is_well_has_no_troubles(node: Node) -> None:
+def test_node_that_is_well_has_no_troubles(node: Node) -> None:
     assert [node.troubles(cause) for cause in ("", *CAUSES)] == [[]] * (1 + len(CAUSES))
 
 
-def test_a_libvirt_that_is_silent_is_a_trouble_and_virtualisation_cannot_be_told_then(node: Node) -> None:
+def test_libvirt_that_is_silent_is_a_trouble_and_virtualisation_cannot_be_told_then(node: Node) -> None:
     node.offers(None)
     assert [word.partition(":")[0] for word in node.troubles()] == ["libvirt", "libvirt"]
     assert node.troubles("bridge") == []
@@ -119,7 +119,7 @@ def test_virtualisation_is_tested_for_what_the_sites_jobs_use(
     assert [words in word and word.startswith("virtualisation") for word in found] == ([True] if words else [])
 
 
-def test_a_bridge_that_is_down_or_gone_is_a_trouble(node: Node) -> None:
+def test_bridge_that_is_down_or_gone_is_a_trouble(node: Node) -> None:
     (node.bridge / "flags").write_text("0x1002\n")
     assert "is down" in node.troubles("bridge")[0]
     node.patch.undo()
@@ -138,7 +138,7 @@ def test_a_bridge_that_is_down_or_gone_is_a_trouble(node: Node) -> None:
         ((), 1 << 20, False),
     ],
 )
-def test_a_disk_needs_room_for_the_largest_guest_that_it_could_bear(
+def test_disk_needs_room_for_the_largest_guest_that_it_could_bear(
     node: Node, sizes: tuple[int, ...], free: int, well: bool
 ) -> None:
     node.images(*sizes)
@@ -148,7 +148,7 @@ def test_a_disk_needs_room_for_the_largest_guest_that_it_could_bear(
     assert all("no room" in word for word in found)
 
 
-def test_a_pool_that_cannot_be_read_is_no_trouble_of_the_node(node: Node) -> None:
+def test_pool_that_cannot_be_read_is_no_trouble_of_the_node(node: Node) -> None:
     node.has(free=1 * GIB)
     node.patch.setattr(images, "list_images", missing)
     assert node.troubles("disk") == []
@@ -168,7 +168,7 @@ def test_room_that_is_promised_to_running_guests_is_not_free(node: Node) -> None
     assert node.troubles("disk") == []
 
 
-def test_a_disk_that_takes_nothing_is_a_trouble(node: Node) -> None:
+def test_disk_that_takes_nothing_is_a_trouble(node: Node) -> None:
     node.settings.state_dir.write_text("a file where a directory should be")
     assert node.troubles("disk")[0].startswith("disk: the disk of")
 
@@ -178,9 +178,7 @@ def test_a_disk_that_takes_nothing_is_a_trouble(node: Node) -> None:
     [("/usr/bin/no-such-program", "No such file"), ("/usr/bin/false", "status 1"), ("/etc/passwd", "Permission")],
 )
 @pytest.mark.parametrize("tool", ["qemu_img", "ssh", "flock"])
-def test_a_program_that_is_missing_or_does_not_run_is_a_trouble(
-    node: Node, tool: str, program: str, words: str
-) -> None:
+def test_program_that_is_missing_or_does_not_run_is_a_trouble(node: Node, tool: str, program: str, words: str) -> None:
     settings = dataclasses.replace(node.settings, **{tool: pathlib.Path(program)})
     (fault,) = causes.troubles(settings, "programs")
     assert fault.cause == "programs"
@@ -194,11 +192,11 @@ def test_virtiofsd_is_one_of_the_programs_where_the_site_shares_by_it(node: Node
     assert (fault.cause, fault.why) == ("programs", "is not installed, and the site shares directories by it")
 
 
-def test_what_cannot_be_tested_did_not_test_good(node: Node) -> None:
+def test_cause_that_cannot_be_tested_is_not_healthy(node: Node) -> None:
     (node.bridge / "flags").unlink()
     assert node.troubles("bridge")[0].startswith("bridge: bridge of cn1: ")
 
 
-def test_a_cause_that_nobody_knows_tests_everything(node: Node) -> None:
+def test_cause_that_nobody_knows_tests_everything(node: Node) -> None:
     node.offers(None)
     assert node.troubles("weather") == node.troubles()

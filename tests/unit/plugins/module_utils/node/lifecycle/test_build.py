@@ -108,7 +108,7 @@ def test_two_starts_in_the_same_second_are_not_promised_the_same_room(
     assert "promised to other guests" in str(next(filter(None, said)))
 
 
-def test_a_lock_on_the_disk_that_is_never_let_go_blames_nobody(node: Node) -> None:
+def test_lock_on_the_disk_that_is_never_let_go_blames_nobody(node: Node) -> None:
     """Who holds it may hang on a pool that does not answer."""
     late = pytest.raises(VTorqueError, match="held it for too long")
     with start_lock.held(node.settings.run_dir / "locks/disk", node.settings, Deadline.after(60)), late as caught:

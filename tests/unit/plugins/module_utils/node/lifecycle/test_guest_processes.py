@@ -45,7 +45,7 @@ def virtiofsd_of(node: Node, guest: str) -> int:
     return pid
 
 
-def test_a_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) -> None:
+def test_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) -> None:
     client.present(sharing.part(2), sharing.settings, sharing.soon())
     sharing.wait_for_words("watches the guests")
     os.kill(virtiofsd_of(sharing, "vcn1-2"), signal.SIGKILL)
@@ -56,7 +56,7 @@ def test_a_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) 
     assert "domain vcn1-1" in sharing.absent()
 
 
-def test_a_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> None:
+def test_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> None:
     sharing.present(sharing.part(2))
     os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
     client.present(sharing.part(2), sharing.settings, sharing.soon())
@@ -64,7 +64,7 @@ def test_a_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -
     assert (lost["guest"], "/workspace" in lost["reason"]) == ("vcn1-1", True)
 
 
-def test_a_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
+def test_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
     """Its virtiofsd ends with it, and may be heard before libvirt says what happened."""
     sharing.patch.setattr(monitor, "WORD_S", 3600.0)
     client.present(sharing.part(), sharing.settings, sharing.soon())
@@ -84,7 +84,7 @@ def own_image(node: Node) -> pathlib.Path:
     return path
 
 
-def test_a_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
+def test_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
     """Of the other guest's it is another process."""
     path = own_image(node)
     node.open_log()

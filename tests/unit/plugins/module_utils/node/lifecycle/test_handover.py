@@ -68,7 +68,7 @@ def test_guests_that_are_given_up_go_at_once(node: Node) -> None:
         client.present(node.part(2), node.settings, node.soon())
 
 
-def test_who_is_killed_gives_them_up(node: Node) -> None:
+def test_killed_caller_gives_up_its_guests(node: Node) -> None:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -87,7 +87,7 @@ def test_who_is_killed_gives_them_up(node: Node) -> None:
 
 
 @pytest.mark.parametrize("status", [0, 1], ids=["they take it", "they do not take it"])
-def test_who_goes_after_they_were_told_takes_nothing_away(node: Node, status: int) -> None:
+def test_caller_that_goes_after_the_join_removes_nothing(node: Node, status: int) -> None:
     hold = held(node)
     pid = node.worker
     try:
@@ -98,7 +98,7 @@ def test_who_goes_after_they_were_told_takes_nothing_away(node: Node, status: in
     require_guests_until_the_epilogue(node, pid)
 
 
-def test_who_asked_first_may_go_when_another_has_told_them(node: Node) -> None:
+def test_first_caller_may_go_after_the_join_of_another(node: Node) -> None:
     """As when the hook begins, and the playbook asks again."""
     first = held(node)
     pid = node.worker
@@ -108,7 +108,7 @@ def test_who_asked_first_may_go_when_another_has_told_them(node: Node) -> None:
     require_guests_until_the_epilogue(node, pid)
 
 
-def test_who_asks_again_and_goes_takes_nothing_from_who_asked_first(node: Node) -> None:
+def test_second_caller_that_goes_removes_nothing(node: Node) -> None:
     first = held(node)
     pid = node.worker
     with asked_again(node):

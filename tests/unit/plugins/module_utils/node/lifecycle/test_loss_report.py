@@ -29,7 +29,7 @@ def run(script: str, log: list[str], times: int = 1) -> Telling:
     return one
 
 
-def test_the_word_arrives_whole(tmp_path: pathlib.Path) -> None:
+def test_word_arrives_whole(tmp_path: pathlib.Path) -> None:
     log: list[str] = []
     done = run(f"""cat >{tmp_path}/told; echo '{{"version":1,"ok":true}}'""", log)
     assert from_dict(LostGuest, json.loads((tmp_path / "told").read_text())) == LOST
@@ -45,7 +45,7 @@ def test_the_word_arrives_whole(tmp_path: pathlib.Path) -> None:
         ("""echo '{"version":1,"ok":false}'""", '"ok":false'),
     ],
 )
-def test_a_word_that_was_not_heard_is_said_again_and_again_but_not_for_ever(
+def test_word_that_was_not_heard_is_said_again_and_again_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch, script: str, why: str
 ) -> None:
     monkeypatch.setattr(loss_report, "PAUSES_S", (0.0, 0.0))
@@ -56,7 +56,7 @@ def test_a_word_that_was_not_heard_is_said_again_and_again_but_not_for_ever(
     assert (given_up.filenos(), given_up.due_s()) == ([], float("inf"))
 
 
-def test_it_waits_before_it_is_said_again() -> None:
+def test_loss_report_waits_before_its_next_attempt() -> None:
     log: list[str] = []
     one = run("exit 1", log)
     assert 0 < one.due_s() <= loss_report.PAUSES_S[0]
@@ -64,7 +64,7 @@ def test_it_waits_before_it_is_said_again() -> None:
     assert (one.filenos(), len(log)) == ([], 1)
 
 
-def test_a_command_that_is_not_there_is_a_word_not_heard() -> None:
+def test_command_that_is_not_there_is_a_word_not_heard() -> None:
     log: list[str] = []
     one = Telling(["/nonexistent/vtorque-node"], LOST, log.append)
     assert "No such file" in log[0]
@@ -103,13 +103,13 @@ def test_a_mother_superior_that_takes_the_word_and_says_nothing_has_not_been_tol
     assert (one.filenos(), log) == ([], ["the mother superior was not told, it is tried again: no answer within 0 s"])
 
 
-def test_what_a_mother_superior_says_is_one_line_and_harmless() -> None:
+def test_reply_of_a_mother_superior_is_one_printable_line() -> None:
     log: list[str] = []
     run(r"printf 'no\033[2J\n2026-01-01T00:00:00+0000 all is well\n' >&2; exit 1", log)
     assert log[0].endswith("it is tried again: no?[2J?2026-01-01T00:00:00+0000 all is well")
 
 
-def test_a_telling_at_work_ends_when_nobody_needs_it() -> None:
+def test_telling_at_work_ends_when_nobody_needs_it() -> None:
     one = Telling(["/bin/sh", "-c", "sleep 600"], LOST, lambda _line: None)
     one.go_on()
     assert one.filenos()

@@ -34,7 +34,7 @@ def running(node: Node) -> Node:
     return node
 
 
-def test_a_guest_that_ends_is_told_of_with_the_reason_and_its_last_words(running: Node) -> None:
+def test_guest_that_ends_is_told_of_with_the_reason_and_its_last_words(running: Node) -> None:
     watch = inotify_simple.INotify()
     watch.add_watch(str(running.run_directory / "ready.json"), inotify_simple.flags.ATTRIB)
     (running.hypervisor.place / "vcn1-2.xml").unlink()
@@ -53,7 +53,7 @@ def test_a_guest_that_is_paused_is_lost(running: Node) -> None:
     assert lost["reason"] == "it was paused: an I/O error (no room left on the disk?)"
 
 
-def test_the_first_that_is_lost_is_the_one_that_is_told(running: Node) -> None:
+def test_first_that_is_lost_is_the_one_that_is_told(running: Node) -> None:
     (running.hypervisor.place / "vcn1-2.xml").unlink()
     running.wait_for(running.run_directory / "lost.json")
     (running.hypervisor.place / "vcn1-1.xml").unlink()
@@ -61,7 +61,7 @@ def test_the_first_that_is_lost_is_the_one_that_is_told(running: Node) -> None:
     assert running.wait_for(running.run_directory / "lost.json")["guest"] == "vcn1-2"
 
 
-def test_the_line_of_the_jobs_shell_is_in_the_log_once_and_cannot_pose(node: Node) -> None:
+def test_line_of_the_jobs_shell_is_in_the_log_once_and_cannot_pose(node: Node) -> None:
     """It is said by a user's process; who holds the FIFO open, or fills it, keeps the worker from nothing."""
     node.open_log()
     shell_message.offer(node.run_directory, 65534)
@@ -76,7 +76,7 @@ def test_the_line_of_the_jobs_shell_is_in_the_log_once_and_cannot_pose(node: Nod
     assert "second" not in node.log.read_text()
 
 
-def test_the_end_of_the_start_is_no_loss(running: Node) -> None:
+def test_end_of_the_start_is_no_loss(running: Node) -> None:
     assert "domain vcn1-1" in running.absent()
     assert not (running.run_directory / "lost.json").exists()
 
@@ -92,7 +92,7 @@ def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
     assert not (node.settings.run_dir / "jobs").exists()
 
 
-def test_a_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node: Node) -> None:
+def test_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node: Node) -> None:
     """And nothing is written on her own node, whatever directory is there."""
     told = node.settings.run_dir / "told"
     # the first is there with all that it says, or not at all
@@ -115,7 +115,7 @@ def test_a_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node
     assert not (node.run_directory / "lost.json").exists()
 
 
-def test_a_libvirt_that_is_lost_is_no_guest_that_is_lost(running: Node) -> None:
+def test_libvirt_that_is_lost_is_no_guest_that_is_lost(running: Node) -> None:
     running.hypervisor.dead = True
     running.wait_for_words("libvirt was lost (libvirt ended); its guests may live")
     running.hypervisor.dead = False
@@ -136,7 +136,7 @@ def test_what_ended_while_libvirt_was_away_is_seen_when_it_is_back(running: Node
     assert lost["reason"] in ("libvirt no longer knows it", "it was destroyed")
 
 
-def test_the_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
+def test_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
     """The guest's process ends while libvirt is away."""
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
@@ -153,7 +153,7 @@ def test_the_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
     assert node.wait_for(node.run_directory / "lost.json")["reason"] == "its process ended"
 
 
-def test_a_start_can_end_while_libvirt_is_away(running: Node) -> None:
+def test_start_can_end_while_libvirt_is_away(running: Node) -> None:
     """Who ends it does without the worker what can be done."""
     running.hypervisor.dead = True
     running.wait_for_words("libvirt was lost")

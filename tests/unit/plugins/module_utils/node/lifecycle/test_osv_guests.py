@@ -61,7 +61,7 @@ def test_odd_places_stay_data(place: str) -> None:
     assert len(document["run"]) == 2
 
 
-def test_a_token_that_could_be_more_than_a_word_is_refused() -> None:
+def test_token_that_could_be_more_than_a_word_is_refused() -> None:
     with pytest.raises(SiteFault, match="token"):
         dataclasses.replace(OSV_SEED, token='x" & /bin/evil')
 
@@ -84,7 +84,7 @@ def answer(token: str = SEED.token) -> str | None:
         probe.end()
 
 
-def test_who_has_the_token_of_the_seed_is_the_guest(server: OsvServer) -> None:
+def test_osv_guest_with_the_token_of_the_seed_is_accepted(server: OsvServer) -> None:
     assert "has no token yet" in (answer() or "")
     server.environ["VTORQUE_TOKEN"] = "somebody"
     assert answer() == "wrong"
@@ -118,7 +118,7 @@ def hand_over(directory: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
-def test_the_jobs_user_alone_hears_the_console() -> None:
+def test_jobs_user_alone_hears_the_console() -> None:
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX) as console:
         place = pathlib.Path(name)  # which others may pass through, as they may through /run/vtorque
         place.chmod(0o711)
@@ -140,7 +140,7 @@ def test_the_jobs_user_alone_hears_the_console() -> None:
         assert facts.st_uid == 0
 
 
-def test_what_is_no_socket_is_handed_to_nobody(tmp_path: pathlib.Path) -> None:
+def test_console_that_is_no_socket_is_handed_to_nobody(tmp_path: pathlib.Path) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "1").symlink_to(tmp_path / "secret")
     with pytest.raises(VTorqueError):

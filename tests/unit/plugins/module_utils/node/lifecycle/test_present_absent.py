@@ -65,7 +65,7 @@ def test_guests_stay_on_the_cores_and_in_the_memory_of_the_job(node: Node) -> No
     assert node.hypervisor.limits == dict.fromkeys(("vcn1-1", "vcn1-2"), *limits)
 
 
-def test_the_answer_is_of_the_form_that_crosses_the_wire(node: Node) -> None:
+def test_answer_is_of_the_form_that_crosses_the_wire(node: Node) -> None:
     (facts,) = node.present()
     assert form.from_dict(messages.GuestFacts, json.loads(json.dumps(form.to_dict(facts)))) == facts
     assert {"disk", "seed", "start"} <= set(facts.timings_s)
@@ -77,20 +77,20 @@ def test_every_guest_has_a_word_and_an_instance_of_its_own(node: Node) -> None:
     assert len({told.instance_id for told in node.seeds}) == 2
 
 
-def test_a_second_present_finds_its_guests_and_answers_the_same(node: Node) -> None:
+def test_second_present_finds_its_guests_and_answers_the_same(node: Node) -> None:
     first = node.present(node.part(2))
     assert node.present(node.part(2)) == first
     assert len(node.seeds) == 2
 
 
-def test_a_guest_that_is_not_what_is_asked_for_is_made_anew(node: Node) -> None:
+def test_guest_that_is_not_what_is_asked_for_is_made_anew(node: Node) -> None:
     node.present()
     node.present(node.part(ram_mib=128))
     assert list(node.hypervisor.running) == ["vcn1-1"]
     assert "128" in node.hypervisor.running["vcn1-1"].xml
 
 
-def test_a_guest_that_died_is_made_anew(node: Node) -> None:
+def test_guest_that_died_is_made_anew(node: Node) -> None:
     node.present()
     node.hypervisor.forget()
     node.present()
@@ -119,7 +119,7 @@ def test_a_start_ends_those_before_it_and_no_other_jobs(node: Node) -> None:
         node.present(node.part(start=2))
 
 
-def test_a_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its slot and its files go between our look at the directory and our look at them."""
     node.present(node.part(start=9))
     going = node.settings.slots_dir / "1"
@@ -192,7 +192,7 @@ def test_what_guests_used_is_known_after_they_have_gone(node: Node) -> None:
     assert (record / "used.json").stat().st_mode & 0o007 == 0
 
 
-def test_a_hypervisor_that_does_not_say_what_guests_used_keeps_nothing(
+def test_hypervisor_that_does_not_say_what_guests_used_keeps_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_words: object) -> t.NoReturn:
@@ -218,7 +218,7 @@ def test_a_present_that_comes_after_absent_makes_nothing(node: Node) -> None:
     assert node.things == []
 
 
-def test_the_word_that_a_start_is_over_is_forgotten_when_nobody_can_come_late(node: Node) -> None:
+def test_word_that_a_start_is_over_is_forgotten_when_nobody_can_come_late(node: Node) -> None:
     """A server that lost its database counts from 1 again: its jobs are not those of last week."""
     for start in (1, 2):
         node.absent(start)
@@ -246,7 +246,7 @@ def test_absent_after_any_prefix_of_present_leaves_nothing(
     assert node.things == []
 
 
-def test_who_hears_the_steps_may_end_the_making_at_any(node: Node) -> None:
+def test_present_ends_when_a_step_raises(node: Node) -> None:
     heard: list[str] = []
     present_absent.present(node.part(), node.settings, node.soon(), heard.append)
     assert heard == [
@@ -278,7 +278,7 @@ def _raise(*_words: object, **_more: object) -> t.NoReturn:
     raise KeyboardInterrupt
 
 
-def test_a_libvirt_that_does_not_answer_is_not_nothing(node: Node) -> None:
+def test_libvirt_that_does_not_answer_is_not_nothing(node: Node) -> None:
     node.present()
     node.hypervisor.dead = True
     with pytest.raises(NodeFault):
@@ -299,7 +299,7 @@ def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
         assert process.wait(60) == -9
 
 
-def test_as_whom_libvirt_runs_guests_is_kept_before_the_first_is_made(node: Node) -> None:
+def test_qemu_user_is_saved_before_the_first_guest_is_created(node: Node) -> None:
     """A qemu is known by it when libvirt has forgotten the guest and its directory has gone."""
     node.hypervisor.qemu_ids = (64055, 64055)
     node.settings.run_dir.mkdir()
@@ -310,7 +310,7 @@ def test_as_whom_libvirt_runs_guests_is_kept_before_the_first_is_made(node: Node
 
 
 @pytest.mark.parametrize("opens", ["/dev/null", "known_hosts"])
-def test_a_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: str) -> None:
+def test_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: str) -> None:
     """Any user of the node can write such arguments, and open what is no secret of a guest's."""
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
@@ -348,7 +348,7 @@ def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
         ({}, {"max_guests": 0}, VTorqueError, "it bears 0"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_left(
+def test_present_of_an_impossible_part_leaves_nothing(
     node: Node, changes: dict[str, t.Any], settings: dict[str, t.Any], fault: type[VTorqueError], words: str
 ) -> None:
     node.settings = dataclasses.replace(node.settings, **settings)
@@ -372,7 +372,7 @@ def test_a_full_run_keeps_nothing_from_being_taken_away(node: Node, monkeypatch:
 
 @pytest.mark.parametrize(("number", "fault"), [(errno.ENOSPC, "node"), (errno.EROFS, "node"), (errno.EPERM, "unclear")])
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_a_full_disk_is_the_nodes_fault_wherever_it_shows(
+def test_full_disk_is_the_nodes_fault_wherever_it_shows(
     node: Node, monkeypatch: pytest.MonkeyPatch, number: int, fault: str, wrapped: bool
 ) -> None:
     def full(*_words: object) -> t.NoReturn:
@@ -387,7 +387,7 @@ def test_a_full_disk_is_the_nodes_fault_wherever_it_shows(
     assert caught.value.fault == fault
 
 
-def test_a_missing_bridge_is_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bridge_is_the_nodes_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_bridge: str) -> int:
         raise NodeFault("bridge br0", "is missing")
 
@@ -398,11 +398,11 @@ def test_a_missing_bridge_is_the_nodes_fault(node: Node, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("job_id", "start"), [("7.head", 1), ("72[1].head.site.org", 12), ("7.h-1.x", 0)])
-def test_a_key_tells_job_and_start(job_id: str, start: int) -> None:
+def test_key_tells_job_and_start(job_id: str, start: int) -> None:
     assert start_of(job_key(job_id, start)) == (job_id, start)
 
 
-def test_what_is_no_key_tells_nothing() -> None:
+def test_start_of_a_name_without_a_start_is_none() -> None:
     assert start_of("lost+found") is None
 
 

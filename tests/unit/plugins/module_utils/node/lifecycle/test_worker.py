@@ -92,7 +92,7 @@ def over(node: Node) -> bool:
     return start_lock.tombstone(node.settings, job_key("7.head", 1)).exists()
 
 
-def test_the_worker_stays_and_holds_the_lock(node: Node) -> None:
+def test_worker_stays_and_holds_the_lock(node: Node) -> None:
     found = client.present(node.part(2), node.settings, node.soon())
     assert [one.name for one in found] == ["vcn1-1", "vcn1-2"]
     assert start_lock.is_held(node.lock)
@@ -104,7 +104,7 @@ def test_the_worker_stays_and_holds_the_lock(node: Node) -> None:
     node.wait_for_the_end_of(pid)
 
 
-def test_the_worker_writes_in_the_jobs_log(node: Node) -> None:
+def test_worker_writes_in_the_jobs_log(node: Node) -> None:
     node.open_log()
     client.present(node.part(), node.settings, node.soon())
     pid = node.worker
@@ -114,7 +114,7 @@ def test_the_worker_writes_in_the_jobs_log(node: Node) -> None:
     node.wait_for_the_end_of(pid)
 
 
-def test_a_worker_looks_for_circles_though_its_caller_did_without(node: Node) -> None:
+def test_worker_looks_for_circles_though_its_caller_did_without(node: Node) -> None:
     real = monitor.Watching.run
 
     def run(watching: monitor.Watching, *words: t.Any) -> str:
@@ -131,7 +131,7 @@ def test_a_worker_looks_for_circles_though_its_caller_did_without(node: Node) ->
     node.wait_for_words("looks: True")
 
 
-def test_nothing_of_the_callers_stays_open_in_the_worker(node: Node) -> None:
+def test_worker_keeps_no_descriptor_of_its_caller(node: Node) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     client.present(node.part(), node.settings, node.soon(), caller=writing)
@@ -139,7 +139,7 @@ def test_nothing_of_the_callers_stays_open_in_the_worker(node: Node) -> None:
     assert os.read(reading, 1) == b""  # a caller reads until the last end is closed
 
 
-def test_who_asks_again_gets_the_same_answer_and_no_second_worker(node: Node) -> None:
+def test_second_request_gets_the_same_answer_and_no_second_worker(node: Node) -> None:
     first = client.present(node.part(2), node.settings, node.soon())
     pid = node.worker
     assert client.present(node.part(2), node.settings, node.soon()) == first
@@ -147,7 +147,7 @@ def test_who_asks_again_gets_the_same_answer_and_no_second_worker(node: Node) ->
     assert not over(node)
 
 
-def test_who_asks_for_something_else_is_refused_and_disturbs_nothing(node: Node) -> None:
+def test_other_request_for_the_start_is_refused(node: Node) -> None:
     client.present(node.part(), node.settings, node.soon())
     with pytest.raises(VTorqueError, match=f"process {node.worker} watches them"):
         client.present(node.part(ram_mib=128), node.settings, node.soon())
@@ -156,7 +156,7 @@ def test_who_asks_for_something_else_is_refused_and_disturbs_nothing(node: Node)
     assert start_lock.is_held(node.lock)
 
 
-def test_who_asks_after_the_worker_was_killed_becomes_the_worker(node: Node) -> None:
+def test_request_after_a_killed_worker_becomes_the_worker(node: Node) -> None:
     first = client.present(node.part(), node.settings, node.soon())
     killed = node.worker
     os.kill(killed, signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_who_asks_after_the_worker_was_killed_becomes_the_worker(node: Node) -> 
     assert node.worker != killed
 
 
-def test_a_start_that_is_over_is_refused(node: Node) -> None:
+def test_start_that_is_over_is_refused(node: Node) -> None:
     node.absent()
     with pytest.raises(VTorqueError, match="is over"):
         client.present(node.part(), node.settings, node.soon())
@@ -173,7 +173,7 @@ def test_a_start_that_is_over_is_refused(node: Node) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_whatever_fails_takes_everything_with_it_and_keeps_its_class(node: Node, step: str) -> None:
+def test_failure_of_any_step_removes_all_and_keeps_its_class(node: Node, step: str) -> None:
     def fail() -> None:
         raise UserFault("no", "because")
 
@@ -185,7 +185,7 @@ def test_whatever_fails_takes_everything_with_it_and_keeps_its_class(node: Node,
     assert not start_lock.is_held(node.lock)
 
 
-def test_a_fault_of_ours_is_answered_and_undone(node: Node) -> None:
+def test_fault_of_ours_is_answered_and_undone(node: Node) -> None:
     def fail() -> None:
         raise KeyError("x")
 
@@ -195,7 +195,7 @@ def test_a_fault_of_ours_is_answered_and_undone(node: Node) -> None:
     assert node.things == []
 
 
-def test_what_cannot_even_be_undone_is_the_nodes_fault(node: Node) -> None:
+def test_failed_removal_is_the_nodes_fault(node: Node) -> None:
     def fail() -> None:
         node.hypervisor.dead = True
         raise VTorqueError("no answer")
@@ -211,7 +211,7 @@ def test_what_cannot_even_be_undone_is_the_nodes_fault(node: Node) -> None:
     [((), "take_away"), (("worker",), "_last_look")],
     ids=["by the worker", "by the front, whose worker was killed"],
 )
-def test_a_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it(
+def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it(
     node: Node, whom: tuple[str, ...], removal: str
 ) -> None:
     """What was first is told; what stays is there for the epilogue to take."""
@@ -239,7 +239,7 @@ def test_a_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_
     "whom", [("builder",), ("worker",), ("front",), ("worker", "builder"), ("front", "worker", "builder")], ids="+".join
 )
 @pytest.mark.parametrize("step", STEPS)
-def test_whoever_is_killed_at_any_step_nothing_is_left(
+def test_kill_of_any_process_at_any_step_leaves_nothing(
     node: Node, step: str, whom: tuple[str, ...], after: bool
 ) -> None:
     """As long as one of them lives it is undone at once; in any case when the epilogue has come."""
@@ -254,7 +254,7 @@ def test_whoever_is_killed_at_any_step_nothing_is_left(
     assert not start_lock.is_held(node.lock)
 
 
-def test_a_worker_that_is_killed_while_the_job_runs_leaves_its_guests_to_the_epilogue(node: Node) -> None:
+def test_worker_that_is_killed_while_the_job_runs_leaves_its_guests_to_the_epilogue(node: Node) -> None:
     client.present(node.part(2), node.settings, node.soon())
     pid = node.worker
     os.kill(pid, signal.SIGKILL)
@@ -285,7 +285,7 @@ def test_a_caller_who_went_away_is_a_cancel(node: Node) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_is_a_cancel(node: Node, number: int) -> None:
+def test_signal_is_a_cancel(node: Node, number: int) -> None:
     wait = node.reached(build, "wait_ready")
     asked = node.ask()
     wait()
@@ -295,7 +295,7 @@ def test_a_signal_is_a_cancel(node: Node, number: int) -> None:
     assert node.things == []
 
 
-def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> None:
+def test_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> None:
     """As libvirt's may be: no signal ends it but KILL."""
     node.patch.setattr(worker, "BUILDER_GRACE_S", 0.1)
 
@@ -314,7 +314,7 @@ def test_a_cancel_does_not_wait_for_a_call_that_never_returns(node: Node) -> Non
     assert node.things == []
 
 
-def test_an_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
+def test_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
     """The caller is killed when the guests are ready, before it hears of that."""
     share = worker._Worker._share
 
@@ -333,7 +333,7 @@ def test_an_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
     assert node.things == []
 
 
-def test_a_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
+def test_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
     share = worker._Worker._share
 
     def cancel(self: worker._Worker, lock: start_lock.Lock) -> bool:
@@ -347,7 +347,7 @@ def test_a_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
         assert node.things == []
 
 
-def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
+def test_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
     node.patch.setattr(worker, "BUILDER_GRACE_S", 0.1)
     node.reached(build, "wait_ready")  # or not: a busy machine is late before
     error = node.ask(deadline=Deadline.after(worker.BUILDER_LATE_S + 2.0)).answer()["error"]
@@ -356,7 +356,7 @@ def test_the_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
     assert node.things == []
 
 
-def test_a_worker_that_is_told_to_end_takes_its_guests_with_it(node: Node) -> None:
+def test_worker_that_is_told_to_end_takes_its_guests_with_it(node: Node) -> None:
     client.present(node.part(), node.settings, node.soon())
     pid = node.worker
     os.kill(pid, signal.SIGTERM)
@@ -365,7 +365,7 @@ def test_a_worker_that_is_told_to_end_takes_its_guests_with_it(node: Node) -> No
     assert over(node)
 
 
-def test_a_worker_that_hears_nothing_is_ended(node: Node) -> None:
+def test_worker_that_hears_nothing_is_ended(node: Node) -> None:
     client.present(node.part(), node.settings, node.soon())
     pid = node.worker
     os.kill(pid, signal.SIGSTOP)
@@ -376,7 +376,7 @@ def test_a_worker_that_hears_nothing_is_ended(node: Node) -> None:
     node.wait_for_the_end_of(pid)
 
 
-def test_a_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: Node) -> None:
+def test_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: Node) -> None:
     """The file names a process that never had it open."""
     lock = start_lock.Lock(node.lock)
     assert lock.take_now()
@@ -386,7 +386,7 @@ def test_a_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: No
     lock.close()
 
 
-def test_a_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
+def test_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     path = start_lock.start_lock(node.settings, "1.head.1")
     assert not start_lock.is_held(path)
     with start_lock.held(path, node.settings, node.soon()):
@@ -394,7 +394,7 @@ def test_a_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     assert not start_lock.is_held(path)
 
 
-def test_a_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node) -> None:
+def test_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node) -> None:
     """Its holder took the guests away, and its file with them: another may hold a new one."""
     lock = start_lock.Lock(node.lock)
     assert lock.take_now()
@@ -414,7 +414,7 @@ def test_a_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Nod
     assert node.things == []
 
 
-def test_a_worker_whose_lock_was_taken_away_does_not_stay(node: Node) -> None:
+def test_worker_whose_lock_was_taken_away_does_not_stay(node: Node) -> None:
     """Between the lock that it holds alone and the one that it shares another may have come in."""
 
     def wait(*words: t.Any, **how: t.Any) -> dict[str, str]:
@@ -454,7 +454,7 @@ def shares(node: Node) -> bool:
     return True
 
 
-def test_the_lock_is_held_alone_while_guests_are_made(node: Node) -> None:
+def test_lock_is_held_alone_while_guests_are_made(node: Node) -> None:
     wait = node.reached(build, "wait_ready")
     asked = node.ask()
     wait()
@@ -463,6 +463,6 @@ def test_the_lock_is_held_alone_while_guests_are_made(node: Node) -> None:
     asked.answer()
 
 
-def test_the_lock_is_shared_while_guests_are_watched(node: Node) -> None:
+def test_lock_is_shared_while_guests_are_watched(node: Node) -> None:
     client.present(node.part(), node.settings, node.soon())
     assert (start_lock.is_held(node.lock), shares(node)) == (True, True)

@@ -76,7 +76,7 @@ def test_leases_of_one_mac_are_ranked_over_all_files(tmp_path: pathlib.Path) -> 
     assert found == addresses.Candidate(NEW, "lease")
 
 
-def test_a_lease_of_ipv4_comes_before_one_of_ipv6(tmp_path: pathlib.Path) -> None:
+def test_lease_of_ipv4_comes_before_one_of_ipv6(tmp_path: pathlib.Path) -> None:
     rows = [("fd00::5", 1795190000), (OLD, 1795180000)]
     entries = [{"ip-address": address, "mac-address": MAC, "expiry-time": expiry} for address, expiry in rows]
     (tmp_path / "leases").write_text(json.dumps(entries))
@@ -102,7 +102,7 @@ def test_a_name_in_a_lease_says_nothing(tmp_path: pathlib.Path, name: str) -> No
     assert addresses.read_leases(tmp_path / "leases") == ((MAC, "10.77.0.100"),)
 
 
-def test_a_missing_file_of_leases_has_none(tmp_path: pathlib.Path) -> None:
+def test_missing_file_of_leases_has_none(tmp_path: pathlib.Path) -> None:
     assert addresses.read_leases(tmp_path / "none") == ()
 
 
@@ -124,25 +124,25 @@ def test_a_missing_file_of_leases_has_none(tmp_path: pathlib.Path) -> None:
         (None, None),
     ],
 )
-def test_an_address_at_which_no_guest_can_be_reached_is_none(text: object, address: str | None) -> None:
+def test_address_at_which_no_guest_can_be_reached_is_none(text: object, address: str | None) -> None:
     assert addresses.usable_address(text) == address
 
 
 @pytest.mark.parametrize(
     "text", ["52-54-00-00-01-01", "5254.0000.0101", "52:54:0:0:1:1", "52:54:00:00:01:01", "525400000101"]
 )
-def test_a_mac_address_has_one_spelling(text: str) -> None:
+def test_mac_address_has_one_spelling(text: str) -> None:
     assert addresses.normal_mac(text) == MAC
 
 
 @pytest.mark.parametrize("text", ["", "vcn1-1", "52:54:00:00:01", "52:54:00:00:01:01:02:03", "52:54:00:00:01:0g"])
-def test_what_is_no_mac_address_is_refused(text: str) -> None:
+def test_text_that_is_no_mac_address_is_refused(text: str) -> None:
     with pytest.raises(VTorqueError, match="MAC address"):
         addresses.normal_mac(text)
 
 
 @pytest.mark.parametrize("text", ["52:54:00:00:01:03", "10:11:12:13:14:15", "59:59:59:59:59:59", "99:00:00:00:00:01"])
-def test_the_number_that_yaml_makes_of_a_mac_address_is_refused(text: str) -> None:
+def test_number_that_yaml_makes_of_a_mac_address_is_refused(text: str) -> None:
     """Ansible makes text of the number; it has fewer digits than a MAC address, and is not filled up with zeros."""
     number = yaml.safe_load(text)
     assert isinstance(number, int)
@@ -169,7 +169,7 @@ def script(tmp_path: pathlib.Path, body: str) -> pathlib.Path:
     return path
 
 
-def test_the_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pathlib.Path) -> None:
+def test_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pathlib.Path) -> None:
     path = script(tmp_path, '[ "$*" = "cn1 2 3" ] && echo 10.77.1.3')
     assert addresses.ask_static_map(path, "cn1", 2, 3, Deadline.after(30)) == "10.77.1.3"
 
@@ -183,14 +183,14 @@ def test_the_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pa
         ("exec sleep 600", 1, "no answer"),
     ],
 )
-def test_a_static_map_that_gives_no_address_is_the_sites_fault(
+def test_static_map_that_gives_no_address_is_the_sites_fault(
     tmp_path: pathlib.Path, body: str, within_s: float, words: str
 ) -> None:
     with pytest.raises(SiteFault, match=words):
         addresses.ask_static_map(script(tmp_path, body), "cn1", 1, 1, Deadline.after(within_s))
 
 
-def test_a_static_map_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+def test_static_map_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SiteFault, match="ip_to_mac_script"):
         addresses.ask_static_map(tmp_path / "none", "cn1", 1, 1, Deadline.after(1))
 
@@ -205,7 +205,7 @@ def test_a_static_map_that_others_can_write_is_not_run(tmp_path: pathlib.Path, w
 
 
 @pytest.mark.parametrize("name", ["nobridge0", "lo"])
-def test_a_bridge_that_is_missing_or_none_is_the_nodes_fault(name: str) -> None:
+def test_bridge_that_is_missing_or_none_is_the_nodes_fault(name: str) -> None:
     with pytest.raises(NodeFault, match=name):
         addresses.bridge_index(name)
 

@@ -61,7 +61,7 @@ print("all held")
 """
 
 
-def test_the_kernels_tables_are_asked_and_changed() -> None:
+def test_kernels_tables_are_asked_and_changed() -> None:
     """In a network namespace of its own."""
     done = run_in_network(KERNEL)
     assert done.stdout == "all held\n", done.stderr

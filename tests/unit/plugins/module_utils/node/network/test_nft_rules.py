@@ -69,7 +69,7 @@ def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> N
     assert "vtq" not in shown(settings).replace("vtorque", "")
 
 
-def test_who_flushes_all_rules_leaves_none_to_take_away(settings: NodeSettings) -> None:
+def test_removal_after_a_flush_of_all_rules_succeeds(settings: NodeSettings) -> None:
     """As the distribution's own nftables.service does when it starts again; guests of later jobs are held again."""
     nft_rules.hold([FIRST], WHOM, settings)
     subprocess.run([settings.nft, "flush", "ruleset"], check=True, timeout=20)
@@ -79,7 +79,7 @@ def test_who_flushes_all_rules_leaves_none_to_take_away(settings: NodeSettings) 
     assert nft_rules.held(settings) == ("vtq2",)
 
 
-def test_an_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
+def test_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
     nft_rules.hold([FIRST], WHOM, settings)
     its_rules = chain(settings, "vtq1")
     assert f"ether saddr != {FIRST.mac} drop" in its_rules
@@ -144,7 +144,7 @@ def wait_until_forwarding(inside: list[str], port: str) -> None:
         assert not deadline.passed
 
 
-def test_where_a_guest_was_not_let_go_is_told_when_it_is_gone(settings: NodeSettings) -> None:
+def test_refused_connections_of_a_guest_are_reported_when_it_is_gone(settings: NodeSettings) -> None:
     """Up to a bound, and of what was for itself alone: not what it may, not what is for everybody."""
     inside = on_the_bridge(settings)
     nft_rules.hold([FIRST, SECOND], WHOM, settings)
@@ -165,7 +165,7 @@ def test_where_a_guest_was_not_let_go_is_told_when_it_is_gone(settings: NodeSett
     assert gone == (f"vtq1 (it was not let go to {places} and {nft_rules.KEPT - 3} more)", "vtq2")
 
 
-def test_the_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> None:
+def test_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> None:
     nft_rules.hold([FIRST, SECOND], WHOM, settings)
     both = [FIRST._replace(address="10.77.0.100"), SECOND._replace(address="10.77.0.101")]
     for _again in range(2):
@@ -356,7 +356,7 @@ def test_guests_that_were_made_before_their_addresses_were_learned_go_too(settin
     assert "vtq" not in shown(settings).replace("vtorque", "")
 
 
-def test_a_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:
+def test_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:
     nft_rules.check(settings)
     assert shown(settings) == ""
     nft_rules.hold([FIRST], WHOM, settings)
@@ -365,14 +365,14 @@ def test_a_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings
     assert shown(settings) == before
 
 
-def test_a_kernel_that_takes_no_rules_of_a_bridge_is_seen(settings: NodeSettings) -> None:
+def test_kernel_that_takes_no_rules_of_a_bridge_is_seen(settings: NodeSettings) -> None:
     """Where one of its own is in the way, under the name of ours; to ask what there is would not tell."""
     subprocess.run([settings.nft, "add table bridge vtorque { set guests { type ifname; }; }"], check=True, timeout=20)
     with pytest.raises(NodeFault, match="the packet filter of cn1"):
         nft_rules.check(settings)
 
 
-def test_a_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
+def test_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
     broken = tmp_path / "nft"
     broken.write_text("#!/bin/sh\necho 'Error: Operation not supported' >&2\nexit 1\n")
     broken.chmod(0o755)

@@ -19,13 +19,13 @@ def test_whom_the_site_names_is_found_by_name_address_and_network() -> None:
     assert whom == Reach("10.77.0.11", ("10.77.0.1",), (), (), ("10.2.0.0/16", "127.0.0.1"))
 
 
-def test_a_name_without_an_address_is_the_sites_fault() -> None:
+def test_name_without_an_address_is_the_sites_fault() -> None:
     site = NodeSettings("cn1", 1, may_reach=("nobody.invalid",))
     with pytest.raises(SiteFault, match=r"the address of nobody\.invalid: is not known here"):
         reachable.reach(site, "10.77.0.11", (), Deadline.after(20))
 
 
-def test_what_is_reached_by_ipv6_alone_is_the_sites_fault() -> None:
+def test_host_with_ipv6_alone_is_the_sites_fault() -> None:
     """Confined guests speak none: a mount that hangs would tell nobody why."""
     site = NodeSettings("cn1", 1)
     for node, servers, what in (

@@ -24,7 +24,7 @@ ENTRY = bytes.fromhex(
 """As Linux 6.12 sends it on a little-endian machine."""
 
 
-def test_an_entry_is_read_as_the_kernel_writes_it() -> None:
+def test_entry_is_read_as_the_kernel_writes_it() -> None:
     ((kind, sequence, content),) = rtnetlink.messages(ENTRY)
     assert kind == rtnetlink.RTM_NEWNEIGH
     entry = rtnetlink.read_entry(sequence, content)
@@ -33,7 +33,7 @@ def test_an_entry_is_read_as_the_kernel_writes_it() -> None:
 
 
 @pytest.mark.parametrize("length", range(len(ENTRY)))
-def test_what_is_broken_off_is_no_entry(length: int) -> None:
+def test_truncated_message_is_no_entry(length: int) -> None:
     assert list(rtnetlink.messages(ENTRY[:length])) == []
     whole = rtnetlink.read_entry(1, ENTRY[16:length])
     assert whole is None or whole.text in ("", "10.77.0.5")
@@ -44,7 +44,7 @@ def test_two_messages_of_one_datagram_are_two() -> None:
 
 
 @pytest.mark.parametrize(("family", "address"), [(7, b"\x0a\x4d\x00\x05"), (2, b"\x0a"), (10, b"\x0a\x4d\x00\x05")])
-def test_an_address_of_another_network_has_no_text(family: int, address: bytes) -> None:
+def test_address_of_another_network_has_no_text(family: int, address: bytes) -> None:
     """Bridges have entries of their own (AF_BRIDGE)."""
     assert Entry(7, family, 2, address, "52:54:00:00:01:01", False).text == ""
 
@@ -92,7 +92,7 @@ print("all held")
 """
 
 
-def test_the_kernels_table_is_heard_and_nothing_is_missed() -> None:
+def test_kernels_table_is_heard_and_nothing_is_missed() -> None:
     """In a network namespace of its own; more news than the socket holds is found in the table."""
     done = run_in_network(KERNEL)
     assert done.stdout == "all held\n", done.stderr

@@ -40,14 +40,14 @@ def test_an_image_that_leans_on_another_file_is_refused(
         disk_check.inspect(image_pool.find("leaning"))
 
 
-def test_a_disk_that_is_none_is_the_images_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+def test_disk_that_is_none_is_the_images_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
     (image_pool.path / "broken.qcow2").write_bytes(bytes(512))
     (image_pool.path / "broken.qcow2").chmod(0o444)
     with pytest.raises(ImageFault, match="is raw, not qcow2"):
         disk_check.inspect(image_pool.find("broken"))
 
 
-def test_a_disk_of_another_size_than_its_record_says_is_the_images_fault(
+def test_disk_of_another_size_than_its_record_says_is_the_images_fault(
     image_pool: ImagePool, tmp_path: pathlib.Path
 ) -> None:
     image_pool.add("tiny", 11, virtual_bytes=32 << 20)
@@ -62,13 +62,13 @@ def checked(path: pathlib.Path, **more: t.Any) -> None:
 
 
 @pytest.mark.parametrize("format", ["qcow2", "raw"])
-def test_a_disk_that_was_filled_is_one(image_pool: ImagePool, tmp_path: pathlib.Path, format: str) -> None:
+def test_disk_that_was_filled_is_one(image_pool: ImagePool, tmp_path: pathlib.Path, format: str) -> None:
     (tmp_path / "raw").write_bytes(os.urandom(3 << 20))
     image_pool.qemu_img("convert", "-f", "raw", "-O", format, tmp_path / "raw", tmp_path / "disk")
     checked(tmp_path / "disk", format=format)
 
 
-def test_a_qcow2_whose_end_is_missing_is_found(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+def test_qcow2_whose_end_is_missing_is_found(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
     (tmp_path / "raw").write_bytes(os.urandom(3 << 20))
     image_pool.qemu_img("convert", "-f", "raw", "-O", "qcow2", tmp_path / "raw", tmp_path / "disk")
     os.truncate(tmp_path / "disk", (tmp_path / "disk").stat().st_size - (1 << 20))
@@ -101,7 +101,7 @@ def test_tables_that_lead_everywhere_are_found(image_pool: ImagePool, tmp_path: 
         (b"KDMV" + b"\0" * 508, {"format": "raw"}, "qemu-img convert"),
     ],
 )
-def test_a_disk_that_the_site_does_not_want(
+def test_disk_that_the_site_does_not_want(
     tmp_path: pathlib.Path, content: bytes, more: dict[str, t.Any], words: str
 ) -> None:
     (tmp_path / "disk").write_bytes(content)
@@ -109,7 +109,7 @@ def test_a_disk_that_the_site_does_not_want(
         checked(tmp_path / "disk", **more)
 
 
-def test_a_greater_disk_than_the_site_allows_is_refused_by_its_header(
+def test_greater_disk_than_the_site_allows_is_refused_by_its_header(
     image_pool: ImagePool, tmp_path: pathlib.Path
 ) -> None:
     image_pool.qemu_img("create", "-q", "-f", "qcow2", "-o", "cluster_size=2M", tmp_path / "disk", 1 << 53)
@@ -117,20 +117,20 @@ def test_a_greater_disk_than_the_site_allows_is_refused_by_its_header(
         checked(tmp_path / "disk", max_bytes=1 << 41)
 
 
-def test_a_qcow2_under_the_name_of_a_raw_one_is_refused(image_pool: ImagePool) -> None:
+def test_qcow2_under_the_name_of_a_raw_one_is_refused(image_pool: ImagePool) -> None:
     """What a distribution calls .img is often qcow2, and would boot as garbage."""
     (image_pool.path / "plain.qcow2").rename(image_pool.path / "plain.img")
     with pytest.raises(ImageFault, match="is qcow2, not raw"):
         disk_check.inspect(image_pool.find("plain"))
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+def test_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
     os.mkfifo(tmp_path / "disk")
     with pytest.raises(ImageFault, match="not a regular file"):
         disk_check.open_disk(tmp_path / "disk")
 
 
-def test_a_tool_that_wants_too_much_memory_gets_none(tmp_path: pathlib.Path) -> None:
+def test_tool_that_wants_too_much_memory_gets_none(tmp_path: pathlib.Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text(
         f"#!{sys.executable}\nimport resource as r, time\n"
@@ -157,6 +157,6 @@ def test_no_table_ends_in_anything_but_an_answer(
         checked(path)
 
 
-def test_nobody_follows_what_is_said_of_a_disk_as_deep_as_it_goes(tmp_path: pathlib.Path) -> None:
+def test_answer_about_a_disk_of_any_depth_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ImageFault, match="is no JSON"):
         disk_check._told("[" * 1_000_000, tmp_path)

@@ -97,7 +97,7 @@ def test_other_formats_are_refused_with_the_way_to_convert_them(
         (b"QFI\xfb\0\0\0\3" + bytes(40), "cut off"),
     ],
 )  # fmt: skip
-def test_what_is_no_disk_says_what_it_is(content: bytes, words: str) -> None:
+def test_file_that_is_no_disk_is_refused_with_its_kind(content: bytes, words: str) -> None:
     assert words in refused(content)
 
 
@@ -152,7 +152,7 @@ def test_a_header_that_names_other_files_or_cannot_be_is_refused(
     assert words in refused(bytes(content))
 
 
-def test_a_qcow2_that_ends_before_its_tables_is_cut_off(good: bytes) -> None:
+def test_qcow2_that_ends_before_its_tables_is_cut_off(good: bytes) -> None:
     assert "cut off" in refused(good[: MIB // 8])
 
 
@@ -166,13 +166,13 @@ def disk(*partitions: tuple[int, int]) -> bytes:
     return bytes(446) + table.ljust(64, b"\0") + b"\x55\xaa" + bytes(2048 * 512)
 
 
-def test_a_raw_disk_knows_its_partitions() -> None:
+def test_raw_disk_knows_its_partitions() -> None:
     assert read(disk((1, 2048))) == DiskHeader("raw", 2049 * 512, partitioned=True)
     assert read(bytes(512)) == DiskHeader("raw", 512)
     assert "cut off" in refused(disk((1, 2049)))
 
 
-def test_the_newer_table_of_partitions_says_where_the_disk_ended() -> None:
+def test_newer_table_of_partitions_says_where_the_disk_ended() -> None:
     content = bytearray(disk((1, 0xFFFFFFFF)))
     content[446 + 4] = 0xEE
     content[512:520] = b"EFI PART"
@@ -205,7 +205,7 @@ def test_no_garbage_ends_in_anything_but_an_answer(content: bytes) -> None:
         assert isinstance(header, ImageFault) or header.format == "raw"
 
 
-def test_an_overlay_names_what_it_stands_on(tmp_path: pathlib.Path) -> None:
+def test_overlay_names_what_it_stands_on(tmp_path: pathlib.Path) -> None:
     qemu_img("create", "-q", "-f", "qcow2", "-u", "-b", "/pool/a b", "-F", "raw", tmp_path / "overlay", "8M")
     assert backing_file(tmp_path / "overlay") == "/pool/a b"
     (tmp_path / "other").write_bytes(b"QFI\xfb\xff")

@@ -122,7 +122,7 @@ def test_a_header_that_is_believed_is_what_qemu_reads_and_names_no_other_file(
     mark=st.sampled_from(MARKS), more=st.binary(max_size=80), sectors=st.integers(2, 8),
     places=st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 255)), max_size=3),
 )  # fmt: skip
-def test_what_passes_for_raw_is_nothing_else_to_qemu(
+def test_image_accepted_as_raw_is_raw_to_qemu(
     tmp_path: pathlib.Path, mark: tuple[int, bytes], more: bytes, sectors: int, places: list[tuple[int, int]]
 ) -> None:
     content = bytearray(sectors * SECTOR)
@@ -146,7 +146,7 @@ def everything(pool: pathlib.Path) -> set[tuple[str, int, int]]:
     numbers=SPOILED, cut=st.one_of(st.none(), st.integers(1, 1 << 18)),
     tables=st.lists(st.tuples(st.integers(0, 24575), NUMBERS), max_size=6),
 )  # fmt: skip
-def test_a_disk_is_added_whole_or_the_pool_is_as_it_was(
+def test_disk_is_added_whole_or_the_pool_is_as_it_was(
     image_pool: ImagePool, tmp_path: pathlib.Path, good: bytes, numbers: dict[int, int], cut: int | None,
     tables: list[tuple[int, int]],
 ) -> None:  # fmt: skip
@@ -174,7 +174,7 @@ def test_a_disk_is_added_whole_or_the_pool_is_as_it_was(
     ),
     boot=st.dictionaries(st.sampled_from(["mode", "kernel", "initrd", "cmdline", "kernel_sha256"]), JSON, max_size=2),
 )  # fmt: skip
-def test_a_record_is_believed_or_refused_and_the_list_goes_on(
+def test_record_is_believed_or_refused_and_the_list_goes_on(
     image_pool: ImagePool, changes: dict[str, t.Any], boot: dict[str, t.Any]
 ) -> None:
     file = image_pool.path / "tiny@10/record.json"
@@ -194,7 +194,7 @@ def test_a_record_is_believed_or_refused_and_the_list_goes_on(
 
 @examples(50)
 @hypothesis.given(content=st.one_of(st.binary(max_size=200), JSON.map(lambda data: json.dumps(data).encode())))
-def test_a_record_that_is_anything_is_refused(image_pool: ImagePool, content: bytes) -> None:
+def test_record_that_is_anything_is_refused(image_pool: ImagePool, content: bytes) -> None:
     file = image_pool.path / "tiny@10/record.json"
     file.chmod(0o644)
     file.write_bytes(content)

@@ -49,7 +49,7 @@ def test_takes_the_boot_files_and_sizes_from_the_record(pool: pathlib.Path) -> N
     assert (image.distro, image.arch, image.format, image.virtual_bytes) == ("debian", "x86_64", "qcow2", 16 << 20)
 
 
-def test_a_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(pool: pathlib.Path) -> None:
+def test_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(pool: pathlib.Path) -> None:
     # a guest with a raw disk could write a qcow2 header that names any file of the host
     (pool / "old.img").chmod(0o644)
     (pool / "plain.qcow2").rename(pool / "old.img")
@@ -68,7 +68,7 @@ def test_a_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(po
         ("plian.qcow2", "did you mean plain?"),
     ],
 )
-def test_an_image_that_is_not_there_is_the_users_fault_with_the_nearest_name(
+def test_image_that_is_not_there_is_the_users_fault_with_the_nearest_name(
     pool: pathlib.Path, name: str, words: str
 ) -> None:
     with pytest.raises(errors.UserFault) as caught:
@@ -128,7 +128,7 @@ def pipe_for_a_disk(pool: ImagePool) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_others_could_have_written_or_redirected_is_the_fault_of_the_pool_or_of_the_image(
+def test_image_that_others_can_write_or_redirect_is_refused(
     image_pool: ImagePool, spoil: t.Callable[[ImagePool], None], fault: type[errors.VTorqueError]
 ) -> None:
     spoil(image_pool)
@@ -136,18 +136,18 @@ def test_what_others_could_have_written_or_redirected_is_the_fault_of_the_pool_o
         image_pool.find("tiny")
 
 
-def test_a_plain_image_that_is_a_link_is_refused(pool: pathlib.Path) -> None:
+def test_plain_image_that_is_a_link_is_refused(pool: pathlib.Path) -> None:
     (pool / "shadow.img").symlink_to("/etc/shadow")
     with pytest.raises(errors.ImageFault, match="is a link"):
         find("shadow", pool)
 
 
-def test_an_image_of_another_owner_is_refused(pool: pathlib.Path) -> None:
+def test_image_of_another_owner_is_refused(pool: pathlib.Path) -> None:
     with pytest.raises(errors.SiteFault, match="belongs to uid"):
         images.find("tiny", pool, owner_uid=ME + 1)
 
 
-def test_a_pool_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+def test_pool_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     with pytest.raises(errors.SiteFault, match="vm_img_dir"):
         find("tiny", tmp_path / "none")
 
@@ -171,20 +171,20 @@ def test_a_pool_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> 
         {"disk": "missing.qcow2"},
     ],
 )
-def test_a_record_that_does_not_hold_is_the_images_fault(image_pool: ImagePool, changes: dict[str, t.Any]) -> None:
+def test_record_that_does_not_hold_is_the_images_fault(image_pool: ImagePool, changes: dict[str, t.Any]) -> None:
     image_pool.add("tiny", 11, **changes)
     with pytest.raises(errors.ImageFault):
         image_pool.find("tiny")
 
 
-def test_a_record_that_is_no_json_is_the_images_fault(image_pool: ImagePool) -> None:
+def test_record_that_is_no_json_is_the_images_fault(image_pool: ImagePool) -> None:
     directory = image_pool.add("tiny", 11)
     (directory / "record.json").write_text("{")
     with pytest.raises(errors.ImageFault):
         image_pool.find("tiny")
 
 
-def test_the_list_shows_good_and_bad_images(image_pool: ImagePool) -> None:
+def test_list_shows_good_and_bad_images(image_pool: ImagePool) -> None:
     writable_disk(image_pool)
     found = dict(images.list_images(image_pool.path, owner_uid=ME))
     assert sorted(found) == ["old.img", "plain.qcow2", "tiny@10", "tiny@2", "tiny@9"]

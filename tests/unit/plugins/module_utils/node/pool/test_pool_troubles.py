@@ -83,7 +83,7 @@ def program(text: str, *words: object, before: tuple[str, ...] = ()) -> subproce
     )  # fmt: skip
 
 
-def test_a_full_or_read_only_pool_is_as_it_was_and_says_why(tmp_path: pathlib.Path) -> None:
+def test_full_or_read_only_pool_is_as_it_was_and_says_why(tmp_path: pathlib.Path) -> None:
     """On a file system of its own; from a full one images can still be deleted."""
     (tmp_path / "pool").mkdir(mode=0o755)
     with program(BROKEN, tmp_path / "pool", tmp_path, before=("unshare", "--map-root-user", "--mount")) as running:

@@ -88,7 +88,7 @@ def test_a_revision_is_whole_readable_by_all_and_written_by_nobody(
     assert image == image_pool.find("debian12")
 
 
-def test_a_raw_disk_keeps_its_holes(publish: Made, tmp_path: pathlib.Path) -> None:
+def test_raw_disk_keeps_its_holes(publish: Made, tmp_path: pathlib.Path) -> None:
     with (tmp_path / "raw").open("wb") as stream:
         stream.write(b"begin")
         stream.seek(64 << 20)
@@ -100,7 +100,7 @@ def test_a_raw_disk_keeps_its_holes(publish: Made, tmp_path: pathlib.Path) -> No
     assert hashlib.sha256(image.path.read_bytes()).hexdigest() == image.record["disk_sha256"]
 
 
-def test_the_next_revision_keeps_what_is_not_said(publish: Made, disk: pathlib.Path) -> None:
+def test_next_revision_keeps_what_is_not_said(publish: Made, disk: pathlib.Path) -> None:
     publish(disk=disk, description="first", distro="rocky", boot="uefi")
     second = publish(disk=disk, distro=None)
     assert (second.name, second.distro, second.boot.mode) == ("debian12@2", "rocky", "uefi")
@@ -110,7 +110,7 @@ def test_the_next_revision_keeps_what_is_not_said(publish: Made, disk: pathlib.P
     assert checksum.verify(third)
 
 
-def test_a_new_disk_does_not_boot_the_kernel_of_the_old_one(
+def test_new_disk_does_not_boot_the_kernel_of_the_old_one(
     publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "vmlinuz").write_bytes(b"kernel")
@@ -120,13 +120,15 @@ def test_a_new_disk_does_not_boot_the_kernel_of_the_old_one(
     assert publish(disk=disk, boot="bios").boot.mode == "bios"
 
 
-def test_a_number_is_never_given_twice(image_pool: ImagePool, publish: Made, disk: pathlib.Path) -> None:
+def test_number_is_never_given_twice(image_pool: ImagePool, publish: Made, disk: pathlib.Path) -> None:
     (image_pool.path / ".retired.debian12@7").touch()
     (image_pool.path / ".retired.debian@9").touch()
     assert publish(disk=disk).name == "debian12@8"
 
 
-def test_what_is_the_same_already_is_known(publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_wanted_revision_equal_to_the_last_is_recognised(
+    publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     before = publish(disk=disk, description="first")
     same = revision.Wanted("debian12", disk, description="first")
     assert revision.same(same, before)
@@ -145,7 +147,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_misleads_is_refused_and_shown_harmlessly(
+def test_name_that_misleads_is_refused_and_shown_harmlessly(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, name: str
 ) -> None:
     before = everything(image_pool)
@@ -158,7 +160,7 @@ def test_a_name_that_misleads_is_refused_and_shown_harmlessly(
 
 @examples(300)
 @hypothesis.given(name=st.one_of(st.text(max_size=80), st.from_regex(r"[A-Za-z0-9@._/-]{1,70}", fullmatch=True)))
-def test_a_name_that_is_taken_can_be_found_again(image_pool: ImagePool, name: str) -> None:
+def test_name_that_is_taken_can_be_found_again(image_pool: ImagePool, name: str) -> None:
     with contextlib.suppress(errors.UserFault):
         revision.check_name(name, image_pool.path)
         found_again(image_pool, name)
@@ -196,7 +198,7 @@ def found_again(image_pool: ImagePool, name: str) -> None:
         ({"format": "raw"}, "is qcow2, not raw"),
     ],
 )
-def test_what_cannot_be_an_image_changes_nothing(
+def test_publish_of_no_image_changes_nothing(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, more: dict[str, t.Any], words: str
 ) -> None:
     before = everything(image_pool)
@@ -206,7 +208,7 @@ def test_what_cannot_be_an_image_changes_nothing(
     assert sorted(path.name for path in image_pool.path.iterdir() if path.name.startswith(".")) == []
 
 
-def test_a_disk_that_is_none_changes_nothing(image_pool: ImagePool, publish: Made, tmp_path: pathlib.Path) -> None:
+def test_disk_that_is_none_changes_nothing(image_pool: ImagePool, publish: Made, tmp_path: pathlib.Path) -> None:
     image_pool.qemu_img("create", "-q", "-f", "qcow2", "-b", "/etc/shadow", "-F", "raw", tmp_path / "hostile", "8M")
     (tmp_path / "garbage").write_bytes(b"garbage".ljust(4096))
     with (tmp_path / "bomb").open("wb") as stream:
@@ -226,7 +228,7 @@ def test_a_disk_that_is_none_changes_nothing(image_pool: ImagePool, publish: Mad
     ("number", "words"),
     [(errno.ENOSPC, "free some space"), (errno.EROFS, "may write the pool"), (errno.EIO, "was not added")],
 )
-def test_a_disk_that_fails_leaves_the_pool_as_it_was(
+def test_disk_that_fails_leaves_the_pool_as_it_was(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
 ) -> None:
     def fail(*_words: object) -> None:
@@ -242,7 +244,7 @@ def test_a_disk_that_fails_leaves_the_pool_as_it_was(
     assert everything(image_pool) == before
 
 
-def test_a_disk_that_is_written_meanwhile_is_refused(
+def test_disk_that_is_written_meanwhile_is_refused(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = checksum._copied
@@ -260,7 +262,7 @@ def test_a_disk_that_is_written_meanwhile_is_refused(
     assert everything(image_pool) == before
 
 
-def test_who_does_not_own_the_pool_may_not_add(image_pool: ImagePool, disk: pathlib.Path) -> None:
+def test_publish_without_ownership_of_the_pool_is_refused(image_pool: ImagePool, disk: pathlib.Path) -> None:
     with pytest.raises(errors.VTorqueError, match="root"):
         publishing.publish(revision.Wanted("a", disk, distro="debian"), image_pool.path, owner_uid=ME + 1)
 
@@ -300,7 +302,7 @@ def test_who_is_killed_leaves_nothing_that_can_be_seen_and_the_next_one_cleans_u
     assert not [path.name for path in image_pool.path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_place_where_somebody_works_is_left_alone(image_pool: ImagePool, publish: Made, disk: pathlib.Path) -> None:
+def test_place_where_somebody_works_is_left_alone(image_pool: ImagePool, publish: Made, disk: pathlib.Path) -> None:
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool.staging_area import workplace
 
     with workplace(image_pool.path, "a test", owner_uid=ME) as place:

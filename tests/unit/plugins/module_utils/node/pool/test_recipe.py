@@ -44,7 +44,7 @@ def faults(text: str, place: pathlib.Path) -> list[str]:
     return list(caught.value.faults)
 
 
-def test_a_recipe_is_packages_files_and_commands(place: pathlib.Path) -> None:
+def test_recipe_is_packages_files_and_commands(place: pathlib.Path) -> None:
     found = recipe.parse(WHOLE, place / "recipe.yml")
     assert found.packages == ("openmpi-bin", "libc6=2.36-9")
     assert found.commands == ("ldconfig", "cd /opt-vm\nls\n")
@@ -62,7 +62,7 @@ def test_the_recipe_of_the_manual_is_one(place: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "packages:\nfiles:\n", "commands: []\n", "{}"])
-def test_nothing_is_a_recipe_too(place: pathlib.Path, text: str) -> None:
+def test_empty_recipe_is_a_recipe(place: pathlib.Path, text: str) -> None:
     assert recipe.parse(text, place / "recipe.yml") == recipe.Recipe()
 
 
@@ -125,7 +125,7 @@ def test_everything_that_is_wrong_is_told_at_once(place: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "\x00", "a: *b", "[" * 3000])
-def test_what_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> None:
+def test_recipe_that_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> None:
     with pytest.raises(UserFault) as caught:
         recipe.parse(text, place / "recipe.yml")
     assert "recipe.yml" in str(caught.value)
@@ -134,7 +134,7 @@ def test_what_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "words"), [(b"\xff", "no text in UTF-8"), (b"#" * (1 << 21), "more than 1024 KiB")]
 )
-def test_what_is_no_recipe_of_text_is_refused(place: pathlib.Path, content: bytes, words: str) -> None:
+def test_recipe_file_that_cannot_be_read_is_refused(place: pathlib.Path, content: bytes, words: str) -> None:
     (place / "recipe.yml").write_bytes(content)
     with pytest.raises(UserFault, match=words):
         recipe.read(place / "recipe.yml")
@@ -148,7 +148,7 @@ def test_what_is_no_recipe_of_text_is_refused(place: pathlib.Path, content: byte
     lambda inner: strategies.lists(inner, max_size=3)
     | strategies.dictionaries(strategies.sampled_from([*recipe.KEYS, *recipe.FILE_KEYS, "x"]), inner, max_size=4),
 ))  # fmt: skip
-def test_whatever_is_written_is_a_recipe_or_its_faults(data: object) -> None:
+def test_recipe_of_any_content_is_read_or_refused(data: object) -> None:
     import yaml
 
     text = yaml.safe_dump(data)
@@ -157,7 +157,7 @@ def test_whatever_is_written_is_a_recipe_or_its_faults(data: object) -> None:
         assert all(file.path.startswith(recipe.ALLOWED_DIRECTORIES) for file in found.files)
 
 
-def test_the_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
+def test_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
     known = recipe.parse(WHOLE, place / "recipe.yml").digest()
     same = WHOLE.replace("[openmpi-bin, libc6=2.36-9]", "[libc6=2.36-9, openmpi-bin] # two").replace("0755", "'755'")
     assert recipe.parse(same, place / "recipe.yml").digest() == known
@@ -170,7 +170,7 @@ def test_the_digest_is_of_what_is_asked_for(place: pathlib.Path) -> None:
     assert len({known, recipe.parse(WHOLE, place / "recipe.yml").digest(), *found}) == 7
 
 
-def test_a_bundle_holds_files_of_roots_and_the_commands(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_bundle_holds_files_of_roots_and_the_commands(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     recipe_bundle.pack(recipe.parse(WHOLE, place / "recipe.yml"), out)
@@ -187,7 +187,7 @@ def test_a_bundle_holds_files_of_roots_and_the_commands(place: pathlib.Path, tmp
     assert (out / "recipe.tar").read_bytes() == first
 
 
-def test_a_source_that_is_gone_is_named(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_source_that_is_gone_is_named(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
     found = recipe.parse(WHOLE, place / "recipe.yml")
     (place / "solve").unlink()
     with pytest.raises(UserFault, match=r"/opt-vm/solver/solve: source .*No such file"):

@@ -44,7 +44,7 @@ def remove(entry: str, pool: ImagePool, guests: pathlib.Path) -> None:
         ("tiny@7", ()),
     ],
 )
-def test_what_a_name_means(image_pool: ImagePool, name: str, found: tuple[str, ...]) -> None:
+def test_name_of_an_image_means_its_revisions(image_pool: ImagePool, name: str, found: tuple[str, ...]) -> None:
     assert retire.entries(name, image_pool.path) == found
 
 
@@ -55,7 +55,7 @@ def test_nothing_but_images_can_be_named(image_pool: ImagePool, name: str) -> No
 
 
 @pytest.mark.parametrize("entry", ["tiny@10", "old.img"])
-def test_what_nobody_uses_goes_whole(image_pool: ImagePool, guests: pathlib.Path, entry: str) -> None:
+def test_unused_revision_is_removed_whole(image_pool: ImagePool, guests: pathlib.Path, entry: str) -> None:
     stays = set(images.list_names(image_pool.path)) - {entry}
     remove(entry, image_pool, guests)
     assert set(images.list_names(image_pool.path)) == stays
@@ -64,7 +64,7 @@ def test_what_nobody_uses_goes_whole(image_pool: ImagePool, guests: pathlib.Path
         remove(entry, image_pool, guests)
 
 
-def test_the_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests: pathlib.Path) -> None:
+def test_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests: pathlib.Path) -> None:
     for entry in ("tiny@2", "tiny@10", "tiny@9"):
         remove(entry, image_pool, guests)
     kept = sorted(path.name for path in image_pool.path.glob(".retired.*"))
@@ -72,7 +72,7 @@ def test_the_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests:
     assert ".retired.tiny@2" not in kept
 
 
-def test_an_image_that_nobody_believes_can_go(image_pool: ImagePool, guests: pathlib.Path) -> None:
+def test_image_that_nobody_believes_can_go(image_pool: ImagePool, guests: pathlib.Path) -> None:
     (image_pool.path / "tiny@11").symlink_to("/etc")
     (image_pool.path / "tiny@12").mkdir()
     for entry in ("tiny@11", "tiny@12"):
@@ -92,7 +92,7 @@ def test_what_a_guest_stands_on_stays(image_pool: ImagePool, guests: pathlib.Pat
     remove("tiny@10", image_pool, guests)
 
 
-def test_what_a_process_has_open_stays(image_pool: ImagePool, guests: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_revision_open_in_a_process_stays(image_pool: ImagePool, guests: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """It is named, and gives itself its name: nothing of that moves a terminal."""
     program = shutil.copy(shutil.which("sleep") or "", tmp_path / "sl\x1b[2J")
     with (image_pool.path / "tiny@10/disk.qcow2").open("rb") as stream:
@@ -110,7 +110,7 @@ def test_what_a_process_has_open_stays(image_pool: ImagePool, guests: pathlib.Pa
     assert "tiny@10" in images.list_names(image_pool.path)
 
 
-def test_a_guest_that_begins_meanwhile_keeps_its_image(
+def test_guest_that_begins_meanwhile_keeps_its_image(
     image_pool: ImagePool, guests: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [(), ("guest vcn1-1 of 7.head.1",)]

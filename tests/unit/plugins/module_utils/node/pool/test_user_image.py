@@ -37,7 +37,7 @@ def partitioned(path: pathlib.Path, size: int = MIB) -> pathlib.Path:
     return path
 
 
-def test_what_boots_is_taken(tmp_path: pathlib.Path) -> None:
+def test_user_image_that_boots_is_accepted(tmp_path: pathlib.Path) -> None:
     for path, kind, size in ((qcow2(tmp_path / "a"), "qcow2", 32 * MIB), (partitioned(tmp_path / "b"), "raw", MIB)):
         found = user_image.look(str(path), MOST)
         assert (found.header.format, found.header.virtual_bytes) == (kind, size)
@@ -65,7 +65,7 @@ def _others(path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("change", [_later, _longer, _others])
-def test_what_became_another_has_another_digest(
+def test_user_image_that_changed_has_another_digest(
     tmp_path: pathlib.Path, change: t.Callable[[pathlib.Path], None]
 ) -> None:
     path = partitioned(tmp_path / "disk")
@@ -119,7 +119,7 @@ def test_garbage_is_refused(tmp_path: pathlib.Path, content: bytes, words: str) 
     assert words in caught.value.why
 
 
-def test_a_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:
+def test_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:
     path = qcow2(tmp_path / "bomb")
     with path.open("r+b") as stream:
         stream.seek(24)
@@ -128,7 +128,7 @@ def test_a_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:
         user_image.look(str(path), MOST)
 
 
-def test_what_is_no_file_holds_nobody_up(tmp_path: pathlib.Path) -> None:
+def test_user_image_that_is_no_file_is_refused_at_once(tmp_path: pathlib.Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, pathlib.Path("/dev/zero")):
         with pytest.raises(UserFault, match=r"is not a regular file|Is a directory"):

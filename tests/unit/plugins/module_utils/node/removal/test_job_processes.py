@@ -66,7 +66,7 @@ def test_the_session_is_ended_and_nothing_else_of_the_users(started: t.Any) -> N
     assert other.poll() is None
 
 
-def test_what_does_not_hear_is_killed(started: t.Any) -> None:
+def test_process_that_ignores_term_is_killed(started: t.Any) -> None:
     job = started(STUBBORN)
     assert end(marks(job.pid))[1] == ()
     assert job.wait() == -signal.SIGKILL
@@ -82,7 +82,7 @@ sys.stdin.read()
 """
 
 
-def test_who_is_left_of_a_session_without_a_leader_is_found(started: t.Any) -> None:
+def test_process_of_a_session_without_a_leader_is_found(started: t.Any) -> None:
     job = started(FORKS)
     job.wait()
     (pid,) = ours(marks(job.pid))
@@ -92,7 +92,7 @@ def test_who_is_left_of_a_session_without_a_leader_is_found(started: t.Any) -> N
     assert job_processes.look(marks(job.pid)) == ()
 
 
-def test_a_session_of_another_with_the_number_of_the_jobs_is_left_alone(started: t.Any) -> None:
+def test_session_of_another_with_the_number_of_the_jobs_is_left_alone(started: t.Any) -> None:
     """The job's was empty, and its number was given again: to what began later, or to what is not the known shell."""
     other = started()
     known = ProcessId.of(other.pid)
@@ -110,7 +110,7 @@ def test_without_a_session_nothing_is_found_by_it(started: t.Any, session: int) 
 
 
 @pytest.mark.parametrize("uid", [0, UID + 1], ids=["root's", "another's"])
-def test_what_is_not_the_users_is_not_the_jobs(started: t.Any, uid: int) -> None:
+def test_process_of_another_user_is_not_the_jobs(started: t.Any, uid: int) -> None:
     """Also root's, which is in the job's cgroup when the MOM has put its hook there."""
     other = started(uid=uid)
     assert job_processes.look(marks(other.pid)) == ()
@@ -118,7 +118,7 @@ def test_what_is_not_the_users_is_not_the_jobs(started: t.Any, uid: int) -> None
     assert other.poll() is None
 
 
-def test_a_number_that_became_anothers_is_not_sent_to(started: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_that_became_anothers_is_not_sent_to(started: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the signal the process ended, and another has its number."""
     job, other = started(), started()
     known = marks(job.pid)
@@ -129,7 +129,7 @@ def test_a_number_that_became_anothers_is_not_sent_to(started: t.Any, monkeypatc
     assert (job.poll(), other.poll()) == (None, None)
 
 
-def test_what_does_not_end_in_time_is_told(started: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_does_not_end_in_time_is_reported(started: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     job = started(STUBBORN)
     monkeypatch.setattr(job_processes.signal, "pidfd_send_signal", lambda *_words: None)
     assert end(marks(job.pid), 0.0) == ((), (f"{job.pid} (python3)",))
@@ -171,7 +171,7 @@ def cgroup() -> t.Iterator[pathlib.Path]:
         place.parent.rmdir()
 
 
-def test_what_left_the_session_is_found_by_the_cgroup(started: t.Any, cgroup: pathlib.Path) -> None:
+def test_process_outside_the_session_is_found_by_its_cgroup(started: t.Any, cgroup: pathlib.Path) -> None:
     lines = pathlib.Path("/proc/self/cgroup").read_text().splitlines()
     if not all(line.endswith(":/") for line in lines if "pids" in line or "::" in line):
         pytest.skip("this process does not see the root of its cgroups")

@@ -32,7 +32,7 @@ def settings(tmp_path: pathlib.Path) -> NodeSettings:
     return NodeSettings(node_name="cn1", node_number=1, state_dir=tmp_path / "state", run_dir=tmp_path / "run")
 
 
-def test_a_link_goes_when_process_and_directory_are_gone(settings: NodeSettings) -> None:
+def test_link_goes_when_process_and_directory_are_gone(settings: NodeSettings) -> None:
     (settings.run_dir / "jobs" / "7.head.1").mkdir()
     here, gone = settings.run_dir / "jobs" / "7.head.1", settings.run_dir / "jobs" / "8.head.1"
     myself = ProcessId.of(os.getpid())
@@ -43,7 +43,7 @@ def test_a_link_goes_when_process_and_directory_are_gone(settings: NodeSettings)
     assert {path.name for path in (settings.run_dir / "shells").iterdir()} == {"1.1", str(myself), "README"}
 
 
-def test_the_shell_of_a_start_is_known_by_number_and_time(settings: NodeSettings) -> None:
+def test_shell_of_a_start_is_known_by_number_and_time(settings: NodeSettings) -> None:
     directory = settings.run_dir / "jobs" / "7.head.1"
     directory.mkdir()
     shell_link.point(GONE, directory, settings.run_dir)
@@ -99,7 +99,7 @@ def test_temporary_files_go_with_their_playbook(settings: NodeSettings, name: st
     assert directory.exists() is not goes
 
 
-def test_a_disk_that_takes_nothing_keeps_nothing_else_waiting(
+def test_disk_that_takes_nothing_keeps_nothing_else_waiting(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_only(_path: pathlib.Path, **_how: object) -> None:
@@ -120,7 +120,7 @@ def test_old_words_and_locks_are_forgotten_and_young_ones_kept(settings: NodeSet
     assert run_files.tidy(settings) == ("tombstone 7.head.1", "lock file 7.head.1")
 
 
-def test_a_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettings) -> None:
+def test_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettings) -> None:
     lock = start_lock.start_lock(settings, "7.head.1")
     with start_lock.held(lock, settings, Deadline.after(60.0)):
         os.utime(lock, (LONG_AGO, LONG_AGO))
@@ -128,7 +128,7 @@ def test_a_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettin
         assert start_lock.is_held(lock)
 
 
-def test_nothing_of_ours_was_ever_here(tmp_path: pathlib.Path) -> None:
+def test_run_files_of_a_new_node_are_none(tmp_path: pathlib.Path) -> None:
     settings = NodeSettings(node_name="cn1", node_number=1, state_dir=tmp_path / "s", run_dir=tmp_path / "r")
     assert run_files.tidy(settings) == ()
     assert run_files.run_keys(settings) == ()

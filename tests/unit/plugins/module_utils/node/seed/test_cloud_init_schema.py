@@ -53,7 +53,7 @@ def faults() -> t.Callable[[str], list[str]]:
 
 @pytest.mark.parametrize("distro", [distro for distro in FAMILIES if kind_of(distro) is SLG])
 @pytest.mark.parametrize("more", [{}, MOST], ids=["least", "most"])
-def test_what_a_job_s_guest_is_told(
+def test_seed_of_a_job_is_of_cloud_inits_schema(
     faults: t.Callable[[str], list[str]], distro: str, more: dict[str, t.Any]
 ) -> None:  # fmt: skip
     files = render(dataclasses.replace(LEAST, distro=distro, **more), None)
@@ -64,12 +64,12 @@ def test_what_a_job_s_guest_is_told(
     assert yaml.safe_load(files["network-config"])["version"] == 2
 
 
-def test_what_the_guest_of_a_trial_is_told(faults: t.Callable[[str], list[str]]) -> None:
+def test_seed_of_a_trial_is_of_cloud_inits_schema(faults: t.Callable[[str], list[str]]) -> None:
     assert faults(boot._seed("0123456789abcdef")["user-data"]) == []
 
 
 @pytest.mark.parametrize("wrong", ["users: 5", "bootcmd: true", "write_files: [{content: x}]", "ssh_deletekeys: often"])
-def test_the_schema_would_notice(faults: t.Callable[[str], list[str]], wrong: str) -> None:
+def test_schema_would_notice(faults: t.Callable[[str], list[str]], wrong: str) -> None:
     assert faults(f"#cloud-config\n{wrong}\n")
 
 
@@ -103,7 +103,7 @@ _LIKELY = st.fixed_dictionaries(
 
 @settings(max_examples=300)
 @given(_WILD | _LIKELY)
-def test_what_a_user_may_add_is_what_the_schema_allows(
+def test_allowed_additions_are_of_cloud_inits_schema(
     faults: t.Callable[[str], list[str]], document: dict[str, t.Any]
 ) -> None:
     """Whatever passes our reader; the schema allows much more."""
@@ -116,7 +116,7 @@ def test_what_a_user_may_add_is_what_the_schema_allows(
     assert faults(text) == []
 
 
-def test_what_a_user_may_add_is_read() -> None:
+def test_additions_of_a_user_are_read() -> None:
     """Else the test before would look at nothing."""
     text = "packages: [make]\nwrite_files: [{path: /tmp/x, content: a}]\nruncmd: [id, [id, '-u']]\n"
     assert metadata.read(text.encode(), "m", Policy(metadata_packages=("make",)), "/home/alice").any

@@ -30,18 +30,18 @@ def test_texts_stay_as_they_are() -> None:
     }
 
 
-def test_a_mapping_becomes_cloud_config() -> None:
+def test_mapping_becomes_cloud_config() -> None:
     text = nocloud.files_of({"packages": ["htop"]}, {"instance-id": "i"}, None)["user-data"]
     header, _newline, body = text.partition("\n")
     assert header == "#cloud-config"
     assert json.loads(body) == {"packages": ["htop"]}
 
 
-def test_the_order_of_keys_says_nothing() -> None:
+def test_order_of_keys_says_nothing() -> None:
     assert nocloud.files_of({"a": 1, "b": 2}, {}, None) == nocloud.files_of({"b": 2, "a": 1}, {}, None)
 
 
-def test_the_instance_id_follows_from_everything_else() -> None:
+def test_instance_id_follows_from_everything_else() -> None:
     def made(user: t.Any, meta: t.Any, network: t.Any) -> str:
         return str(json.loads(nocloud.files_of(user, meta, network)["meta-data"])["instance-id"])
 
@@ -88,7 +88,7 @@ def test_every_character_comes_back_as_it_is(loader: t.Any) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(), TREE, max_size=4))
-def test_what_is_accepted_comes_back_as_it_is(value: dict[str, t.Any]) -> None:
+def test_accepted_value_is_read_back_as_it_is(value: dict[str, t.Any]) -> None:
     files = _accepted(value)
     for loader in LOADERS if files else ():
         read = yaml.load(files["user-data"], Loader=loader)
@@ -111,7 +111,7 @@ def test_half_of_a_character_is_refused_with_its_place(code: int, make: t.Any, w
 
 
 @pytest.mark.parametrize("code", [0, 7, 0x7F, 0x80, 0x9F, 0xFFFE, 0xFFFF])
-def test_a_text_with_a_character_that_yaml_forbids_is_refused_with_its_place(code: int) -> None:
+def test_text_with_a_character_that_yaml_forbids_is_refused_with_its_place(code: int) -> None:
     for name, texts in {
         "user-data": (f"#cloud-config\na: '{chr(code)}'\n", {}, None),
         "meta-data": ({}, f"instance-id: i\na: '{chr(code)}'\n", None),
@@ -121,17 +121,17 @@ def test_a_text_with_a_character_that_yaml_forbids_is_refused_with_its_place(cod
             nocloud.files_of(*texts)  # type: ignore[arg-type]
 
 
-def test_a_script_may_hold_any_character() -> None:
+def test_script_may_hold_any_character() -> None:
     assert nocloud.files_of("#!/bin/sh\necho \x07\n", {}, None)["user-data"].endswith("\x07\n")
 
 
 @pytest.mark.parametrize("value", [{"a": {1: "b"}}, {"a": {True: "b"}}, {"a": datetime.date(2026, 1, 2)}, {"a": b"x"}])
-def test_what_would_come_back_as_something_else_is_refused(value: t.Any) -> None:
+def test_value_that_changes_when_read_back_is_refused(value: t.Any) -> None:
     with pytest.raises(VTorqueError, match="user-data, a"):
         nocloud.files_of(value, {}, None)
 
 
-def test_a_depth_that_the_reader_cannot_follow_is_refused() -> None:
+def test_depth_that_the_reader_cannot_follow_is_refused() -> None:
     value: t.Any = "x"
     for _level in range(nocloud.MAX_DEPTH - 1):
         value = [value]
@@ -150,7 +150,7 @@ def test_user_data_and_meta_data_that_are_empty_say_nothing_and_are_there(empty:
 
 
 @pytest.mark.parametrize("empty", ["", " \n", "---\n", "{}\n", "null", "# nothing\n", None, {}])
-def test_a_network_config_that_is_empty_is_left_out(empty: t.Any) -> None:
+def test_network_config_that_is_empty_is_left_out(empty: t.Any) -> None:
     assert nocloud.files_of({"a": 1}, {}, empty) == nocloud.files_of({"a": 1}, {}, None)
 
 
@@ -160,7 +160,7 @@ def test_meta_data_of_yaml_that_holds_nothing_gets_an_instance_id(empty: str) ->
 
 
 @pytest.mark.parametrize("empty", ["", None])
-def test_an_instance_id_that_is_empty_is_made(empty: t.Any) -> None:
+def test_instance_id_that_is_empty_is_made(empty: t.Any) -> None:
     meta = {"local-hostname": "guest"}
     assert nocloud.files_of({}, {"instance-id": empty, **meta}, None) == nocloud.files_of({}, meta, None)
 
@@ -169,7 +169,7 @@ NETWORK = {"version": 2, "ethernets": {"lan": {"match": {"macaddress": "52:54:00
 
 
 @pytest.mark.parametrize("mac", [41135040063, "41135040063", 525400000103])
-def test_a_mac_address_that_yaml_made_a_number_of_is_refused(mac: t.Any) -> None:
+def test_mac_address_that_yaml_made_a_number_of_is_refused(mac: t.Any) -> None:
     network = {"ethernets": {"lan": {"match": {"macaddress": mac}}}}
     with pytest.raises(VTorqueError, match=r"network-config, ethernets\.lan\.match\.macaddress: .* number.*in quotes"):
         nocloud.files_of({}, {}, network)
@@ -180,7 +180,7 @@ def test_a_mac_address_that_yaml_made_a_number_of_is_refused(mac: t.Any) -> None
 @pytest.mark.parametrize(
     "form", ["  match:\n    macaddress: %s # lan\n", "match: {macaddress: %s}\n", '"mac_address": %s']
 )
-def test_a_text_in_which_yaml_reads_a_mac_address_as_a_number_is_refused(form: str, mac: str) -> None:
+def test_text_in_which_yaml_reads_a_mac_address_as_a_number_is_refused(form: str, mac: str) -> None:
     with pytest.raises(VTorqueError, match=rf"network-config, line [23]: {mac} is a number to YAML.*in quotes"):
         nocloud.files_of({}, {}, "version: 2\n" + form % mac)
     for good in (f"'{mac}'", "52:54:00:00:01:0a", "00:16:3e:00:00:01"):
@@ -203,7 +203,7 @@ def test_a_text_in_which_yaml_reads_a_mac_address_as_a_number_is_refused(form: s
         (({}, {}, {"ethernets": {"a": {"addresses": [7200]}}}), r"network-config, ethernets\.a\.addresses\[0\]"),
     ],
 )
-def test_a_number_where_cloud_init_takes_a_text_is_refused(files: t.Any, where: str) -> None:
+def test_number_where_cloud_init_takes_a_text_is_refused(files: t.Any, where: str) -> None:
     with pytest.raises(VTorqueError, match=f"{where}.*in quotes") as caught:
         nocloud.files_of(*files)
     assert "1234" not in str(caught.value)
@@ -234,16 +234,16 @@ def test_secrets_are_hidden(text: str) -> None:
     assert SECRET not in nocloud.masked(text, "salt")
 
 
-def test_what_is_no_secret_is_shown() -> None:
+def test_value_that_is_no_secret_is_printed() -> None:
     text = "#cloud-config\npackages:\n  - htop\nusers:\n  - name: alice\n"
     assert nocloud.masked(text, "salt") == text
 
 
-def test_what_follows_a_hidden_block_is_shown_again() -> None:
+def test_text_after_a_hidden_block_is_printed() -> None:
     assert "owner: root" in nocloud.masked(HIDDEN["a block"], "salt")
 
 
-def test_a_change_of_a_secret_is_seen_and_cannot_be_tried() -> None:
+def test_change_of_a_secret_is_seen_and_cannot_be_tried() -> None:
     one, other = nocloud.masked("password: one", "salt"), nocloud.masked("password: other", "salt")
     assert one != other
     assert one != nocloud.masked("password: one", "pepper")
@@ -253,13 +253,13 @@ LINE = st.text(alphabet=st.characters(codec="ascii", categories=("L", "N", "P", 
 
 
 @given(LINE)
-def test_a_password_never_shows_whatever_it_is(secret: str) -> None:
+def test_password_never_shows_whatever_it_is(secret: str) -> None:
     for text in (f"password: {json.dumps(secret)}", f"token: |\n  {secret}", f"private:\n- {secret}"):
         shown = re.sub(r"<hidden [0-9a-f]{8}>", "", nocloud.masked(text, "salt"))
         assert "".join(shown.split()) in ("password:", "token:", "private:")
 
 
-def test_a_diff_names_the_files() -> None:
+def test_diff_names_the_files() -> None:
     assert nocloud.masked_seed({"user-data": "a: 1\n", "meta-data": "b: 2\n"}, "salt") == (
         "--- meta-data\nb: 2\n--- user-data\na: 1\n"
     )

@@ -124,7 +124,7 @@ def test_the_address_is_asked_for_by_mac_address() -> None:
     assert first == ["sh", "-c", (COLLECTION_DIR / "guest/client_id.sh").read_text("utf-8")]
 
 
-def test_the_card_is_found_by_its_mac_and_keeps_its_name() -> None:
+def test_card_is_found_by_its_mac_and_keeps_its_name() -> None:
     """To rename one fails or comes late where the initramfs or a DHCP client has it up already."""
     (card,) = _documents(SEED)["network-config"]["ethernets"].values()
     assert card["match"] == {"macaddress": SEED.mac}
@@ -169,7 +169,7 @@ def test_networkd_that_runs_later_is_not_restarted(tmp_path: pathlib.Path) -> No
     assert _run_client_id(tmp_path, active=False) == ["systemctl --quiet is-active systemd-networkd.service"]
 
 
-def test_where_cloud_init_wrote_nothing_for_networkd_nothing_is_done(tmp_path: pathlib.Path) -> None:
+def test_guest_without_files_of_networkd_stays_as_it_is(tmp_path: pathlib.Path) -> None:
     (tmp_path / "network").mkdir()
     assert _run_client_id(tmp_path, active=True) == []
 
@@ -263,16 +263,16 @@ def test_logins_may_wait_for_a_job_that_keeps_the_processors_busy() -> None:
     ("distro", "unit"),
     [("debian", "ssh.service"), ("ubuntu", "ssh.service"), ("rocky", "sshd.service"), ("centos", "sshd.service")],
 )
-def test_a_family_has_its_own_name_for_sshd(distro: str, unit: str) -> None:
+def test_family_has_its_own_name_for_sshd(distro: str, unit: str) -> None:
     assert _environment(dataclasses.replace(SEED, distro=distro))["VTORQUE_SSHD"] == unit
 
 
-def test_a_distribution_that_cannot_be_told_is_the_users_fault() -> None:
+def test_distribution_that_cannot_be_told_is_the_users_fault() -> None:
     with pytest.raises(UserFault, match="distro=plan"):
         render(dataclasses.replace(SEED, distro="plan"), None)
 
 
-def test_what_the_site_sets_reaches_the_guest() -> None:
+def test_settings_of_the_site_are_in_the_seed() -> None:
     seed = dataclasses.replace(
         SEED,
         domain="hpc.example",
@@ -291,13 +291,13 @@ def test_what_the_site_sets_reaches_the_guest() -> None:
     assert redhat["/etc/chrony.d/vtorque.conf"] == "server 10.77.0.1 iburst\nserver ntp.example iburst\n"
 
 
-def test_the_sites_template_wins(tmp_path) -> None:
+def test_sites_template_wins(tmp_path) -> None:
     (tmp_path / "cloud-init").mkdir()
     (tmp_path / "cloud-init/meta-data.j2").write_text("local-hostname: site-{{ seed.name }}\n")
     assert render(SEED, tmp_path)["meta-data"] == "local-hostname: site-vcn1-1\n"
 
 
-def test_a_sites_template_that_cloud_init_would_ignore_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+def test_sites_template_that_cloud_init_would_ignore_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     """The guest would come up without its job's user, and never be ready."""
     (tmp_path / "cloud-init").mkdir()
     (tmp_path / "cloud-init/user-data.j2").write_text("# ours\n#cloud-config\nhostname: {{ seed.name | yaml }}\n")
@@ -325,7 +325,7 @@ def test_supplementary_groups_are_told_a_line_each() -> None:
     assert _environment(SEED)["VTORQUE_GROUPS"] == ""
 
 
-def test_a_group_that_no_guest_can_have_is_the_sites_fault() -> None:
+def test_group_that_no_guest_can_have_is_the_sites_fault() -> None:
     with pytest.raises(SiteFault, match="name"):
         dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, groups=(Group("a:b", 7),)))
 
@@ -400,14 +400,14 @@ def test_values_out_of_form_are_named(change: dict, named: str) -> None:
         dataclasses.replace(SEED, **change)
 
 
-def test_a_private_key_is_never_repeated() -> None:
+def test_private_key_is_never_repeated() -> None:
     secret = "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary"
     with pytest.raises(SiteFault) as caught:
         dataclasses.replace(SEED, host_key=KeyPair(private=secret, public=HOST_KEY.public))
     assert "canary" not in json.dumps(caught.value.to_dict()) + repr(caught.value)
 
 
-def test_the_disk_gives_back_what_was_written(tmp_path) -> None:
+def test_disk_gives_back_what_was_written(tmp_path) -> None:
     files = render(SEED, None)
     write_iso(files, tmp_path / "seed.iso")
     assert read_iso(tmp_path / "seed.iso") == files
@@ -435,12 +435,12 @@ def test_no_disk_reads_as_none(tmp_path) -> None:
     assert read_iso(tmp_path / "seed.iso") is None
 
 
-def test_a_disk_that_is_no_seed_is_an_error(tmp_path) -> None:
+def test_disk_that_is_no_seed_is_an_error(tmp_path) -> None:
     (tmp_path / "seed.iso").write_bytes(b"\0" * 70000)
     with pytest.raises(VTorqueError, match="cannot be read"):
         read_iso(tmp_path / "seed.iso")
 
 
-def test_a_disk_that_cannot_be_written_says_why(tmp_path) -> None:
+def test_disk_that_cannot_be_written_says_why(tmp_path) -> None:
     with pytest.raises(VTorqueError, match="No such file"):
         write_iso({"meta-data": ""}, tmp_path / "missing/seed.iso")

@@ -71,7 +71,7 @@ def test_user_data_that_cloud_init_would_ignore_is_refused(text: str, why: str) 
     assert "#cloud-config" in str(caught.value)
 
 
-def test_a_line_that_may_be_a_secret_is_not_told() -> None:
+def test_line_that_may_be_a_secret_is_not_told() -> None:
     with pytest.raises(VTorqueError) as caught:
         check_header("password: hunter2\n")
     assert "hunter2" not in str(caught.value)

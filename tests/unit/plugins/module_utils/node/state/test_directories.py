@@ -91,7 +91,7 @@ def test_entries_is_empty_only_where_there_is_nothing(tmp_path: pathlib.Path, re
     lambda settings: retire.users("tiny@1", pathlib.Path("/pool"), settings.guests_dir),
 ])  # fmt: skip
 @pytest.mark.parametrize("place", ["", KEY])
-def test_nobody_says_what_is_in_a_directory_that_cannot_be_read(
+def test_directory_that_cannot_be_read_is_a_fault(
     settings: NodeSettings, refuse: Refuse, look: t.Callable[[NodeSettings], object], place: str
 ) -> None:
     refuse(settings.guests_dir / place)
@@ -108,7 +108,7 @@ def test_left_says_that_it_is_not_known(settings: NodeSettings, refuse: Refuse) 
 
 
 @pytest.mark.parametrize("place", ["state/guests", f"state/guests/{KEY}", "state/slots", "run/bare", "run/jobs"])
-def test_the_sweep_removes_nothing_while_it_cannot_see_what_is_here(
+def test_sweep_removes_nothing_while_it_cannot_see_what_is_here(
     settings: NodeSettings, refuse: Refuse, place: str
 ) -> None:
     for name in ("bare", "jobs"):
@@ -121,14 +121,14 @@ def test_the_sweep_removes_nothing_while_it_cannot_see_what_is_here(
     assert os.readlink(settings.slots_dir / "1") == f"{KEY}/vcn1-1"
 
 
-def test_an_epilogue_that_cannot_see_what_is_here_goes_on(settings: NodeSettings, refuse: Refuse) -> None:
+def test_epilogue_that_cannot_see_what_is_here_goes_on(settings: NodeSettings, refuse: Refuse) -> None:
     refuse(settings.guests_dir)
     with pytest.raises(NodeFault, match=BROKEN):
         start_sweep.something_unheld(settings.run_dir, settings.state_dir)
     start_sweep.sweep_if_needed(RUN_DIR, STATE_DIR)
 
 
-def test_a_process_that_cannot_be_looked_at_is_not_gone(settings: NodeSettings, refuse: Refuse) -> None:
+def test_process_that_cannot_be_looked_at_is_not_gone(settings: NodeSettings, refuse: Refuse) -> None:
     """A start whose shell lives is not swept, and no file of a living writer is taken away."""
     parent = os.getppid()
     directory = settings.run_dir / "jobs" / KEY
@@ -155,7 +155,7 @@ def test_processes_that_nobody_could_look_at_are_not_none(settings: NodeSettings
         inventory.processes(settings)
 
 
-def test_as_whom_qemu_runs_is_known_or_said_to_be_unknown(settings: NodeSettings, refuse: Refuse) -> None:
+def test_qemu_user_is_known_or_reported_as_unknown(settings: NodeSettings, refuse: Refuse) -> None:
     assert qemu_user.remembered(settings) == {0}
     qemu_user.remember(64055, settings)
     assert qemu_user.remembered(settings) == {0, 64055}
@@ -165,7 +165,7 @@ def test_as_whom_qemu_runs_is_known_or_said_to_be_unknown(settings: NodeSettings
     qemu_user.remember(1, settings)
 
 
-def test_an_image_whose_overlays_cannot_be_read_is_not_free(settings: NodeSettings, refuse: Refuse) -> None:
+def test_image_whose_overlays_cannot_be_read_is_not_free(settings: NodeSettings, refuse: Refuse) -> None:
     overlay = settings.guests_dir / KEY / "vcn1-1" / "disk.qcow2"
     overlay.touch()
     refuse(overlay)
@@ -173,7 +173,7 @@ def test_an_image_whose_overlays_cannot_be_read_is_not_free(settings: NodeSettin
         retire.users("tiny@1", pathlib.Path("/pool"), settings.guests_dir)
 
 
-def test_a_bare_host_whose_user_cannot_be_read_is_not_closed_by_half(
+def test_bare_host_whose_user_cannot_be_read_is_not_closed_by_half(
     settings: NodeSettings, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What their guests began there would go on, and nobody would know of it."""
@@ -189,7 +189,7 @@ def test_a_bare_host_whose_user_cannot_be_read_is_not_closed_by_half(
 
 
 @pytest.mark.parametrize("file", [bare_host.OWNER, bare_host.AUTHORIZED])
-def test_a_bare_host_keeps_the_key_of_a_start_that_cannot_be_read(
+def test_bare_host_keeps_the_key_of_a_start_that_cannot_be_read(
     settings: NodeSettings, refuse: Refuse, file: str
 ) -> None:
     for directory in (settings.bare_dir / KEY, settings.authorized_keys_dir):

@@ -25,7 +25,7 @@ def settings(tmp_path: pathlib.Path) -> NodeSettings:
     return NodeSettings("cn1", 1, template_dir=None, state_dir=tmp_path / "state", run_dir=tmp_path / "run")
 
 
-def test_what_is_opened_meanwhile_is_opened_for_a_start_that_is_buried(settings: NodeSettings) -> None:
+def test_connection_opened_meanwhile_finds_the_start_ended(settings: NodeSettings) -> None:
     done: list[str] = []
 
     @contextlib.contextmanager
@@ -43,7 +43,7 @@ def test_what_is_opened_meanwhile_is_opened_for_a_start_that_is_buried(settings:
     assert not start_lock.start_lock(settings, KEY).exists()
 
 
-def test_what_cannot_be_opened_leaves_the_start_buried(settings: NodeSettings) -> None:
+def test_connection_that_fails_leaves_the_start_ended(settings: NodeSettings) -> None:
     def fail() -> t.NoReturn:
         raise OSError("libvirt is silent")
 
@@ -64,7 +64,7 @@ sys.stdin.read()
 """
 
 
-def test_who_does_not_let_go_is_ended_and_his_words_are_told(settings: NodeSettings) -> None:
+def test_holder_that_keeps_the_lock_is_ended_and_quoted(settings: NodeSettings) -> None:
     path = start_lock.start_lock(settings, KEY)
     process = "ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id"
     program = HOLD.format(lock=start_lock.__name__, process=process)

@@ -34,9 +34,7 @@ SOON = 60.0
 
 
 @pytest.mark.parametrize("name", ["tiny", "plain", "old"])
-def test_an_overlay_names_its_base_and_leaves_it_alone(
-    image_pool: ImagePool, name: str, tmp_path: pathlib.Path
-) -> None:
+def test_overlay_names_its_base_and_leaves_it_alone(image_pool: ImagePool, name: str, tmp_path: pathlib.Path) -> None:
     image = image_pool.find(name)
     before = image.path.read_bytes()
     size = make_overlay(image, tmp_path / "overlay.qcow2", Deadline.after(SOON))
@@ -51,12 +49,12 @@ def test_an_overlay_names_its_base_and_leaves_it_alone(
     assert (tmp_path / "overlay.qcow2").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_missing_tool_is_the_nodes_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+def test_missing_tool_is_the_nodes_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
     with pytest.raises(NodeFault, match="is missing"):
         make_overlay(image_pool.find("tiny"), tmp_path / "disk.qcow2", Deadline.after(SOON), qemu_img=tmp_path / "none")
 
 
-def test_a_tool_that_hangs_ends_at_the_deadline(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+def test_tool_that_hangs_ends_at_the_deadline(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
     tool = tmp_path / "slow"
     tool.write_text("#!/bin/sh\nexec sleep 600\n")
     tool.chmod(0o755)
@@ -65,7 +63,7 @@ def test_a_tool_that_hangs_ends_at_the_deadline(image_pool: ImagePool, tmp_path:
 
 
 @pytest.mark.parametrize(("reads", "fault"), [(True, NodeFault), (False, ImageFault)])
-def test_a_tool_that_fails_blames_the_image_only_when_it_cannot_read_it(
+def test_tool_that_fails_blames_the_image_only_when_it_cannot_read_it(
     image_pool: ImagePool, tmp_path: pathlib.Path, reads: bool, fault: type
 ) -> None:
     tool = tmp_path / "qemu-img"
@@ -118,7 +116,7 @@ def test_promised_space_is_not_given_twice(image_pool: ImagePool, tmp_path: path
     assert not (tmp_path / "overlay.qcow2").exists()
 
 
-def test_an_image_that_no_disk_could_hold_is_the_sites_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
+def test_image_that_no_disk_could_hold_is_the_sites_fault(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
     image_pool.qemu_img(
         "create", "-q", "-f", "qcow2", image_pool.path / "huge.qcow2", shutil.disk_usage(tmp_path).total * 4
     )
@@ -127,7 +125,7 @@ def test_an_image_that_no_disk_could_hold_is_the_sites_fault(image_pool: ImagePo
         make_overlay(image_pool.find("huge"), tmp_path / "overlay.qcow2", Deadline.after(SOON))
 
 
-def test_an_overlay_on_a_users_image_looks_at_nothing_of_his(tmp_path: pathlib.Path) -> None:
+def test_overlay_on_a_users_image_looks_at_nothing_of_his(tmp_path: pathlib.Path) -> None:
     """Nobody listens there: whoever tried would fail."""
     overlay, socket = tmp_path / "disk.qcow2", tmp_path / "72[1].head.1" / "image.sock"
     make_overlay_on_socket(socket, 32 << 20, overlay, Deadline.after(SOON))
@@ -138,7 +136,7 @@ def test_an_overlay_on_a_users_image_looks_at_nothing_of_his(tmp_path: pathlib.P
     assert overlay.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_size_of_a_users_image_is_never_the_nodes_fault(tmp_path: pathlib.Path) -> None:
+def test_size_of_a_users_image_is_never_the_nodes_fault(tmp_path: pathlib.Path) -> None:
     disk = shutil.disk_usage(tmp_path)
     taken = Taken(0, disk.free)
     for size, kind, word in ((disk.total + 1, UserFault, "in all"), (disk.free, SiteFault, "promised to other guests")):

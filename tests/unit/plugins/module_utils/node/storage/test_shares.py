@@ -23,7 +23,7 @@ def planned(home: str = "/home/alice", **settings: t.Any) -> tuple[tuple[Mount, 
     return found.mounts, found.shares
 
 
-def test_a_site_that_says_nothing_shares_nothing() -> None:
+def test_site_that_says_nothing_shares_nothing() -> None:
     assert planned() == ((), ())
 
 
@@ -36,13 +36,13 @@ def test_a_site_that_says_nothing_shares_nothing() -> None:
         ("/homes/alice", "fs:/export/alice"),
     ],
 )
-def test_a_home_by_nfs_is_the_users_own(home: str, source: str) -> None:
+def test_home_by_nfs_is_the_users_own(home: str, source: str) -> None:
     mounts, shares = planned(home, home_export="fs:/export/")
     assert mounts == (Mount("nfs", source, home, "nosuid,nodev"),)
     assert shares == ()
 
 
-def test_a_home_by_virtiofs_is_where_the_node_has_it() -> None:
+def test_home_by_virtiofs_is_where_the_node_has_it() -> None:
     mounts, shares = planned(home_via="virtiofs", home_export="fs:/export")
     assert mounts == (Mount("virtiofs", "vtorque0", "/home/alice", "nosuid,nodev"),)
     assert shares == (Share("vtorque0", "virtiofs", "/home/alice"),)
@@ -50,7 +50,7 @@ def test_a_home_by_virtiofs_is_where_the_node_has_it() -> None:
 
 @pytest.mark.parametrize("home", ["/", "/usr", "/usr/lib/x", "/home", "/home/", "/etc/x", "/home/../etc", "/home//a"])
 @pytest.mark.parametrize("via", [{"home_via": "virtiofs"}, {"home_export": "fs:/export"}])
-def test_a_home_that_the_systems_own_files_are_in_is_the_sites_fault(home: str, via: dict[str, str]) -> None:
+def test_home_that_the_systems_own_files_are_in_is_the_sites_fault(home: str, via: dict[str, str]) -> None:
     with pytest.raises(SiteFault, match="no place of one user"):
         planned(home, **via)
 
@@ -65,7 +65,7 @@ def test_every_mount_is_without_devices_and_setuid_whatever_the_site_says() -> N
 
 
 @pytest.mark.parametrize("line", ["/srv/x /home/alice/x virtiofs", "/srv/x /home/alice virtiofs"])
-def test_a_mount_within_another_is_the_sites_fault(line: str) -> None:
+def test_mount_within_another_is_the_sites_fault(line: str) -> None:
     with pytest.raises(SiteFault, match="would hold it"):
         planned(home_via="virtiofs", mounts=(read_line(line),))
 
@@ -87,7 +87,7 @@ def test_a_mount_within_another_is_the_sites_fault(line: str) -> None:
         ("fs:/ws /workspace nfs $(id)", "joined by commas"),
     ],
 )
-def test_a_line_of_no_usable_form_is_named(line: str, words: str) -> None:
+def test_line_of_no_usable_form_is_named(line: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read_line(line)
 

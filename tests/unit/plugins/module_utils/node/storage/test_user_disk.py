@@ -115,7 +115,7 @@ def test_one_at_a_time_has_a_disk_and_a_death_lets_go_of_it(node: Node) -> None:
     assert len(node.servers) == 1
 
 
-def test_a_path_that_is_too_long_for_a_socket_is_told(node: Node) -> None:
+def test_path_that_is_too_long_for_a_socket_is_told(node: Node) -> None:
     disk = node.disk()
     guest = node.settings.guests_dir / ("7." + "h" * 100) / "vn1-1"
     guest.mkdir(parents=True)
@@ -161,7 +161,7 @@ def test_a_file_server_that_fails_is_no_fault_of_the_users(
         (["-o", "encrypt.format=aes,encrypt.key-secret=s", "--object", "secret,id=s,data=x"], "encrypted"),
     ],
 )
-def test_what_leans_on_another_file_is_refused(node: Node, options: list[str], words: str) -> None:
+def test_disk_with_a_backing_file_is_refused(node: Node, options: list[str], words: str) -> None:
     path = node.home / "bad.qcow2"
     command = ["qemu-img", "create", "-q", "-f", "qcow2", *options, path, "32M"]
     subprocess.run(command, check=True, cwd=node.home, timeout=60)
@@ -190,7 +190,7 @@ def test_garbage_is_refused(node: Node, content: bytes, words: str) -> None:
     assert words in caught.value.why
 
 
-def test_what_is_no_file_holds_nobody_up(node: Node) -> None:
+def test_disk_that_is_no_file_is_refused_at_once(node: Node) -> None:
     os.mkfifo(node.home / "fifo", 0o666)
     os.chown(node.home / "fifo", ALICE.uid, ALICE.gid)
     for path in (node.home / "fifo", pathlib.Path("/dev/null")):
@@ -200,12 +200,12 @@ def test_what_is_no_file_holds_nobody_up(node: Node) -> None:
         node.serve(node.home)
 
 
-def test_a_node_without_the_program_is_the_nodes_fault(node: Node, tmp_path: pathlib.Path) -> None:
+def test_node_without_the_program_is_the_nodes_fault(node: Node, tmp_path: pathlib.Path) -> None:
     with pytest.raises(NodeFault, match="is not installed"):
         node.serve(node.disk(), qemu_nbd=tmp_path / "gone")
 
 
-def test_a_file_server_that_is_away_is_the_sites_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_server_that_is_away_is_the_sites_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def hangs(_path: str) -> t.NoReturn:
         while True:
             signal.pause()
@@ -216,7 +216,7 @@ def test_a_file_server_that_is_away_is_the_sites_fault(node: Node, monkeypatch: 
         node.serve(node.disk())
 
 
-def test_the_socket_is_closed_when_nobody_serves(node: Node) -> None:
+def test_socket_is_closed_when_nobody_serves(node: Node) -> None:
     """qemu is not left to wait."""
     with pytest.raises(UserFault):
         node.serve(node.home / "gone")
@@ -233,7 +233,7 @@ def first_bytes(place: pathlib.Path, count: int = 512) -> bytes:
         return pathlib.Path(copy.name).read_bytes()
 
 
-def test_an_image_is_served_to_several_guests_and_written_by_none(node: Node) -> None:
+def test_image_is_served_to_several_guests_and_written_by_none(node: Node) -> None:
     image = node.disk("own.qcow2")
     before = image.read_bytes(), image.stat()
     digest = user_image.look(str(image), 64).digest
@@ -254,7 +254,7 @@ def test_an_image_is_served_to_several_guests_and_written_by_none(node: Node) ->
     )  # fmt: skip
 
 
-def test_an_image_that_is_another_by_now_is_not_served(node: Node) -> None:
+def test_image_that_is_another_by_now_is_not_served(node: Node) -> None:
     with pytest.raises(UserFault, match="was changed after the job was submitted"):
         node.serve_image(node.disk("own.qcow2"), "0" * 64)
     assert node.servers == []
@@ -283,7 +283,7 @@ def test_a_backing_file_that_comes_after_the_look_is_not_read(node: Node, monkey
     assert first_bytes(place) == bytes(512)
 
 
-def test_an_image_that_somebody_writes_to_is_not_served(node: Node) -> None:
+def test_image_that_somebody_writes_to_is_not_served(node: Node) -> None:
     image = node.disk("own.qcow2")
     node.serve(image)
     with pytest.raises(UserFault, match="is in use") as caught:
@@ -291,7 +291,7 @@ def test_an_image_that_somebody_writes_to_is_not_served(node: Node) -> None:
     assert caught.value.hint == "nothing may write to it while jobs read it"
 
 
-def test_a_program_that_cannot_be_started_is_the_nodes_fault(node: Node, tmp_path: pathlib.Path) -> None:
+def test_program_that_cannot_be_started_is_the_nodes_fault(node: Node, tmp_path: pathlib.Path) -> None:
     """Also after it was told what the disk is."""
     program = tmp_path / "qemu-nbd"
     program.write_text("no program")

@@ -114,28 +114,28 @@ def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
     assert sharer.processes() == []
 
 
-def test_what_outlives_its_guest_is_ended(sharer: Node) -> None:
+def test_virtiofsd_that_outlives_its_guest_is_ended(sharer: Node) -> None:
     sharer.start()
     pid = sharer.process()
     assert inventory.end_processes(sharer.settings, KEY) == {pid: True}
     assert sharer.processes() == []
 
 
-def test_a_directory_that_the_user_cannot_open_is_the_sites_fault(sharer: Node) -> None:
+def test_directory_that_the_user_cannot_open_is_the_sites_fault(sharer: Node) -> None:
     os.chown(sharer.home, 0, 0)
     with pytest.raises(SiteFault, match="alice cannot open it: Permission denied"):
         sharer.start()
     assert sharer.processes() == []
 
 
-def test_a_node_without_the_program_says_so(sharer: Node, tmp_path: pathlib.Path) -> None:
+def test_node_without_the_program_says_so(sharer: Node, tmp_path: pathlib.Path) -> None:
     settings = NodeSettings("cn1", 1, state_dir=sharer.settings.state_dir, virtiofsd=(tmp_path / "none",))
     with pytest.raises(NodeFault, match="is not installed") as fault:
         sharer.start(settings=settings)
     assert fault.value.cause == "programs"
 
 
-def test_a_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """No node goes offline for it: nobody could test whether it was mended."""
     monkeypatch.setattr(virtiofsd, "_NEWUSER", 1)
     with pytest.raises(NodeFault, match="namespace: Invalid argument") as fault:
@@ -144,7 +144,7 @@ def test_a_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytes
     assert sharer.processes() == []
 
 
-def test_the_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: pathlib.Path) -> None:
+def test_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: pathlib.Path) -> None:
     """A stand-in that says it is: no namespace of ours, the words of its own command line."""
     said = sharer.home / "said"
     program = sharer.home.parent / "virtiofsd"
@@ -164,7 +164,7 @@ def test_the_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: path
     assert words == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
 
 
-def test_what_the_program_is_is_asked_once_and_of_another_again(sharer: Node) -> None:
+def test_virtiofsd_is_queried_once_for_each_program(sharer: Node) -> None:
     """And what is kept is root's word alone."""
     asked = sharer.home.parent / "asked"
     program = sharer.home.parent / "virtiofsd"
@@ -189,7 +189,7 @@ def test_what_the_program_is_is_asked_once_and_of_another_again(sharer: Node) ->
     assert asked.read_text() == "x\nx\nx\n"
 
 
-def test_a_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> None:
+def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> None:
     """Each guest has a process, a socket in its domain, and the words to mount it; none is left afterwards."""
     shared = pathlib.Path(tempfile.mkdtemp(prefix="vtq", dir="/tmp"))
     shared.chmod(0o755)

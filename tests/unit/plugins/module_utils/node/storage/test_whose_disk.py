@@ -121,7 +121,7 @@ def test_a_pool_that_fails_is_the_sites_fault_wherever_it_shows(
 
 
 @pytest.mark.parametrize("number", AWAY, ids=errno.errorcode.get)
-def test_a_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
+def test_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
     node: Node, monkeypatch: pytest.MonkeyPatch, revision: pathlib.Path, number: int
 ) -> None:
     image = images.find(IMAGE, node.settings.pool)
@@ -135,7 +135,7 @@ def test_a_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
 
 @pytest.mark.parametrize("number", MISSING, ids=errno.errorcode.get)
 @pytest.mark.parametrize("place", ["the disk's facts", "the record", "the disk"])
-def test_what_the_pool_does_not_hold_is_the_images_fault(
+def test_image_missing_in_the_pool_is_the_images_fault(
     node: Node, monkeypatch: pytest.MonkeyPatch, revision: pathlib.Path, place: str, number: int
 ) -> None:
     with monkeypatch.context() as patch:
@@ -183,7 +183,7 @@ def test_a_copy_that_cannot_be_read_is_the_fault_of_who_keeps_it(
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOENT], ids=errno.errorcode.get)
-def test_what_proves_nothing_of_the_disk_blames_nobody(node: Node, number: int) -> None:
+def test_failure_without_a_proof_blames_no_disk(node: Node, number: int) -> None:
     copy = dataclasses.replace(images.find(IMAGE, node.settings.pool), kept_in="disk")
     assert images.unreadable(copy, copy.path, error_of(number)).__class__ is errors.VTorqueError
 
@@ -201,7 +201,7 @@ def judged(node: Node, error: Exception) -> errors.VTorqueError:
 @pytest.mark.parametrize("number", [*AWAY, *FULL], ids=errno.errorcode.get)
 @pytest.mark.parametrize("place", ["state/guests/7.head.1/vcn1-1/seed.iso", "run/locks/7.head.1", "state"])
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_what_fails_below_the_nodes_own_directories_is_its_disk(
+def test_failure_below_the_nodes_directories_is_its_disk(
     node: Node, tmp_path: pathlib.Path, place: str, wrapped: bool, number: int
 ) -> None:
     error: Exception = error_of(number, str(tmp_path / place))
@@ -213,19 +213,19 @@ def test_what_fails_below_the_nodes_own_directories_is_its_disk(
     assert found.cause == "disk"
 
 
-def test_the_second_name_of_an_error_counts_too(node: Node, tmp_path: pathlib.Path) -> None:
+def test_second_name_of_an_error_counts_too(node: Node, tmp_path: pathlib.Path) -> None:
     assert names_node(judged(node, error_of(errno.ENOSPC, "/elsewhere", str(tmp_path / "state/slots/1"))))
     assert names_node(judged(node, error_of(errno.ENOSPC, os.fsencode(tmp_path / "state/slots/1"))))
 
 
 @pytest.mark.parametrize("number", [*FULL, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
-def test_a_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, number: int) -> None:
+def test_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, number: int) -> None:
     """`write` knows no name; of some calls the system tells a descriptor."""
     for error in (error_of(number), error_of(number, 7)):
         assert names_node(judged(node, error))
 
 
-def test_a_real_full_disk_is_the_nodes(node: Node) -> None:
+def test_real_full_disk_is_the_nodes(node: Node) -> None:
     with pytest.raises(errors.NodeFault) as caught, present_absent.disk_judged(node.settings):
         pathlib.Path("/dev/full").write_bytes(b"x")
     assert caught.value.cause == "disk"
@@ -238,12 +238,12 @@ def test_a_file_that_is_not_the_nodes_own_proves_nothing_of_its_disk(node: Node,
     assert judged(node, error_of(number, path)).__class__ is errors.VTorqueError
 
 
-def test_a_connection_in_vain_is_no_disk(node: Node) -> None:
+def test_connection_in_vain_is_no_disk(node: Node) -> None:
     assert judged(node, error_of(errno.ETIMEDOUT)).__class__ is errors.VTorqueError
 
 
 @pytest.mark.parametrize("number", [*AWAY, *FULL, errno.EACCES], ids=errno.errorcode.get)
-def test_what_was_forgotten_of_the_pool_is_still_the_sites(node: Node, number: int) -> None:
+def test_failure_on_a_stale_pool_is_the_sites_fault(node: Node, number: int) -> None:
     assert judged(node, error_of(number, str(node.settings.pool / IMAGE / "disk.img"))).__class__ is errors.SiteFault
 
 
@@ -258,8 +258,6 @@ def test_what_was_forgotten_of_the_pool_is_still_the_sites(node: Node, number: i
     ],
     ids=lambda error: error.fault,
 )
-def test_whose_fault_was_said_already_is_not_said_anew(
-    node: Node, tmp_path: pathlib.Path, error: errors.VTorqueError
-) -> None:
+def test_fault_with_an_owner_keeps_it(node: Node, tmp_path: pathlib.Path, error: errors.VTorqueError) -> None:
     error.__cause__ = error_of(errno.EIO, str(tmp_path / "state/guests"))
     assert judged(node, error) is error

@@ -18,7 +18,7 @@ JOB = "72[1].head"
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_what_is_written_is_read_as_the_same(some: set[int]) -> None:
+def test_cpu_list_is_read_as_it_was_written(some: set[int]) -> None:
     assert cpus.read(cpus.written(tuple(sorted(some)))) == tuple(sorted(some))
 
 
@@ -30,7 +30,7 @@ def test_lists_as_the_kernel_writes_them(text: str, expected: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("text", ["all", "0-", "-1", "0;1", "1,,2", "٣"])
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_text_that_is_no_cpu_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no list of cores"):
         cpus.read(text)
 
@@ -46,7 +46,7 @@ def test_what_is_no_list_is_refused(text: str) -> None:
     ],
     ids=["version 1", "without a prefix", "of old", "version 2", "inherited"],
 )
-def test_a_cpuset_of_the_mom_is_found(tmp_path: pathlib.Path, mount: str, files: dict[str, str]) -> None:
+def test_cpuset_of_the_mom_is_found(tmp_path: pathlib.Path, mount: str, files: dict[str, str]) -> None:
     place = tmp_path / "a place"
     group = place / "torque" / JOB
     group.mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_a_cpuset_of_the_mom_is_found(tmp_path: pathlib.Path, mount: str, files:
     assert cpus.of_mom("72", mounts) == ()
 
 
-def test_a_cpuset_that_does_not_tell_is_an_error(tmp_path: pathlib.Path) -> None:
+def test_cpuset_that_does_not_tell_is_an_error(tmp_path: pathlib.Path) -> None:
     group = tmp_path / "torque" / JOB
     group.mkdir(parents=True)
     (group / "cpuset.cpus").write_text("nonsense\n")
@@ -71,20 +71,20 @@ def test_a_cpuset_that_does_not_tell_is_an_error(tmp_path: pathlib.Path) -> None
 
 
 @pytest.mark.parametrize(("kept", "left"), [(0, (0, 1, 4)), (1, (1, 4)), (2, (4,))])
-def test_the_hosts_cores_are_the_first(tmp_path: pathlib.Path, kept: int, left: tuple[int, ...]) -> None:
+def test_hosts_cores_are_the_first(tmp_path: pathlib.Path, kept: int, left: tuple[int, ...]) -> None:
     online = tmp_path / "online"
     online.write_text("0-1,4\n")
     assert cpus.of_node(kept, online) == left
 
 
-def test_a_host_that_keeps_all_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+def test_host_that_keeps_all_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     online = tmp_path / "online"
     online.write_text("0-1\n")
     with pytest.raises(SiteFault, match=r"host_os_core_count: 2.*keeps all of this node's 2"):
         cpus.of_node(2, online)
 
 
-def test_this_machine_has_cores() -> None:
+def test_cores_of_this_machine_are_found() -> None:
     assert set(os.sched_getaffinity(0)) <= set(cpus.of_node(0))
 
 

@@ -36,6 +36,6 @@ def test_watches_that_are_used_up_blame_no_disk() -> None:
     assert done.stdout.startswith("VTorqueError changes of files are not heard on this node: root has used up ")
 
 
-def test_what_is_not_there_is_the_systems_word(tmp_path: pathlib.Path) -> None:
+def test_watch_of_a_missing_path_raises_the_systems_error(tmp_path: pathlib.Path) -> None:
     with inotify_simple.INotify() as watcher, pytest.raises(FileNotFoundError):
         watch(watcher, tmp_path / "gone", inotify_simple.flags.CREATE)

@@ -18,20 +18,20 @@ SPEC = messages.GuestSpec(
 OVERHEAD = 256 + 4 * 8 + 100
 
 
-def test_a_guest_may_have_its_memory_and_what_the_job_asked_for_besides() -> None:
+def test_guest_may_have_its_memory_and_what_the_job_asked_for_besides() -> None:
     assert memory.limit_mib(SPEC, 2048) == 6400 + 2048
 
 
-def test_a_site_that_keeps_little_for_the_host_does_not_end_healthy_guests() -> None:
+def test_site_that_keeps_little_for_the_host_does_not_end_healthy_guests() -> None:
     assert memory.limit_mib(SPEC, 0) == 6400 + OVERHEAD
     emulated = dataclasses.replace(SPEC, hypervisor="qemu")
     assert memory.limit_mib(emulated, 0) == 6400 + OVERHEAD + 1024
 
 
-def test_the_host_keeps_its_share_or_what_the_hypervisor_needs() -> None:
+def test_host_keeps_its_share_or_what_the_hypervisor_needs() -> None:
     assert memory.reserved_memory((SPEC,), 2048) == (2048, "the host")
     assert memory.reserved_memory((SPEC, SPEC), 0) == (2 * OVERHEAD, "the hypervisor")
 
 
-def test_a_node_has_memory() -> None:
+def test_node_has_memory() -> None:
     assert memory.node_mib() > 100

@@ -47,7 +47,7 @@ def test_every_variant_is_valid_for_libvirts_schema(changes: dict[str, t.Any], t
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-def test_it_is_on_no_network_of_the_hosts(changes: dict[str, t.Any]) -> None:
+def test_trial_guest_is_on_no_network_of_the_host(changes: dict[str, t.Any]) -> None:
     root = ET.fromstring(xml(**changes))
     assert root.findall("devices/interface") == []
     words = [arg.get("value", "") for arg in root.iter("{http://libvirt.org/schemas/domain/qemu/1.0}arg")]
@@ -58,7 +58,7 @@ def test_it_is_on_no_network_of_the_hosts(changes: dict[str, t.Any]) -> None:
     assert root.find("metadata") is None
 
 
-def test_the_image_is_read_and_the_overlay_written() -> None:
+def test_image_is_read_and_the_overlay_written() -> None:
     root = ET.fromstring(xml())
     assert root.find("devices/disk[1]/source").get("file") == f"{PLACE}/disk.qcow2"  # type: ignore[union-attr]
     source = root.find("devices/disk[1]/backingStore/source")
@@ -67,7 +67,7 @@ def test_the_image_is_read_and_the_overlay_written() -> None:
     assert {label.get("relabel") for label in source.findall("seclabel")} == {"no"}
 
 
-def test_the_seed_is_what_cloud_init_reads() -> None:
+def test_seed_is_what_cloud_init_reads() -> None:
     seed = boot._seed("0123456789abcdef")
     data = yaml.safe_load(seed["user-data"])
     assert seed["user-data"].startswith("#cloud-config\n")
@@ -79,7 +79,7 @@ def test_the_seed_is_what_cloud_init_reads() -> None:
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"]])
-def test_the_report_is_told_by_any_shell(shell: list[str], tmp_path: pathlib.Path) -> None:
+def test_report_is_told_by_any_shell(shell: list[str], tmp_path: pathlib.Path) -> None:
     """As a guest runs it, with a file for its console."""
     program = (COLLECTION_DIR / "trial/report.sh").read_text()
     for old, new in (
@@ -108,7 +108,7 @@ def test_the_report_is_told_by_any_shell(shell: list[str], tmp_path: pathlib.Pat
     assert (tmp_path / "printk").read_text() == "4 4 1 7\n"
 
 
-def test_a_host_without_libvirt_says_nothing_of_the_image(tmp_path: pathlib.Path) -> None:
+def test_host_without_libvirt_says_nothing_of_the_image(tmp_path: pathlib.Path) -> None:
     image = Image("debian12", tmp_path / "disk", "qcow2", Boot())
     uri = f"qemu+unix:///system?socket={tmp_path}/none"
     with pytest.raises(boot.NotTried, match="not booted: libvirt at"):
@@ -123,7 +123,7 @@ def test_a_host_without_libvirt_says_nothing_of_the_image(tmp_path: pathlib.Path
         (DomainEvent("", "lost", "libvirt ended"), "libvirt: was lost while the image booted: libvirt ended"),
     ],
 )
-def test_what_happens_to_the_host_says_nothing_of_the_image(event: DomainEvent, words: str) -> None:
+def test_failure_of_the_host_blames_no_image(event: DomainEvent, words: str) -> None:
     domains: t.Any = types.SimpleNamespace(events=lambda: (DomainEvent("y", "stopped"), event))
     with pytest.raises(boot.NotTried, match=words), boot._trying():
         boot._ended(domains, "x")
@@ -138,12 +138,12 @@ def test_what_happens_to_the_host_says_nothing_of_the_image(event: DomainEvent, 
         ((DomainEvent("x", "crashed"),), "crashed"),
     ],
 )
-def test_the_end_of_the_guest_is_heard(events: tuple[DomainEvent, ...], why: str) -> None:
+def test_end_of_the_guest_is_heard(events: tuple[DomainEvent, ...], why: str) -> None:
     domains: t.Any = types.SimpleNamespace(events=lambda: events)
     assert boot._ended(domains, "x") == why
 
 
-def test_a_place_is_gone_and_what_the_killed_left_goes_too(tmp_path: pathlib.Path) -> None:
+def test_place_is_gone_and_what_the_killed_left_goes_too(tmp_path: pathlib.Path) -> None:
     places = tmp_path / "state"
     (places / "trial.left/deeper").mkdir(parents=True)
     (places / "guests").mkdir()

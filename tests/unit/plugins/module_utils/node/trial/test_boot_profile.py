@@ -51,7 +51,7 @@ def test_each_phase_stands_where_it_was() -> None:
     assert begins == sorted(begins)
 
 
-def test_a_kernel_without_a_first_file_system_has_none() -> None:
+def test_kernel_without_a_first_file_system_has_none() -> None:
     told = [line for line in TOLD if not line.startswith("mark initramfs")]
     found = {span.what: span.seconds for span in profile(*told).spans}
     assert "initramfs" not in found
@@ -66,7 +66,7 @@ def test_a_kernel_without_a_first_file_system_has_none() -> None:
         ([], "it was not up after 22 s"),
     ],
 )
-def test_what_was_not_up_or_tells_nothing_has_no_profile(told: list[str], why: str) -> None:
+def test_guest_without_figures_has_no_profile(told: list[str], why: str) -> None:
     with pytest.raises(ImageFault, match=why):
         profile(*told)
 

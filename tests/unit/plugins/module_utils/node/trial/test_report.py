@@ -105,7 +105,7 @@ def console(tmp_path: pathlib.Path) -> TrialConsole:
     return TrialConsole(tmp_path / "console.log", TOKEN)
 
 
-def test_the_console_gives_the_lines_of_this_guest_and_how_far_it_is(console: TrialConsole) -> None:
+def test_console_gives_the_lines_of_this_guest_and_how_far_it_is(console: TrialConsole) -> None:
     console.path.write_text(
         "Booting from Hard Disk...\r\n[    0.0] Linux version 6.1\r\n"
         f"\r\nvtorque-trial {TOKEN} begun 9.31\r\nvtorque-trial fedc begun 1\r\n"
@@ -117,14 +117,14 @@ def test_the_console_gives_the_lines_of_this_guest_and_how_far_it_is(console: Tr
 
 
 @pytest.mark.parametrize("words", ["No bootable device.", "BdsDxe: failed to load Boot0001", "No bootable option or"])
-def test_a_firmware_that_finds_nothing_is_heard(console: TrialConsole, words: str) -> None:
+def test_firmware_that_finds_nothing_is_heard(console: TrialConsole, words: str) -> None:
     console.path.write_text(f"SeaBIOS\r\n{words}\r\n")
     console.read()
     assert words.startswith(console.nothing_to_boot)
     assert console.nothing_to_boot
 
 
-def test_a_guest_that_tells_without_end_fills_no_memory(console: TrialConsole) -> None:
+def test_guest_that_tells_without_end_fills_no_memory(console: TrialConsole) -> None:
     console.path.write_text(f"vtorque-trial {TOKEN} user x\n" * 5000)
     console.read()
     assert len(console.lines) == 200

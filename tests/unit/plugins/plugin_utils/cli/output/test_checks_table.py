@@ -45,7 +45,7 @@ def test_names_are_unfolded(words: list[str], names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("words", [["cn["], [""], [","], ["cn[1-"], ["cn[b-a]"]])
-def test_what_is_no_set_is_told(words: list[str]) -> None:
+def test_text_that_is_no_node_set_is_refused(words: list[str]) -> None:
     with pytest.raises(UserFault, match="node"):
         node_names.expanded(words)
 

@@ -35,14 +35,16 @@ def call(*words: str) -> argparse.Namespace:
         (("--query", "[].nothing | [0]"), None),
     ],
 )
-def test_what_is_told(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: t.Any) -> None:
+def test_json_or_its_queried_part_is_printed(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: t.Any
+) -> None:
     asked = call(*words)
     assert asked.json
     json_output.tell(asked, ROWS)
     assert json.loads(capsys.readouterr().out) == told
 
 
-def test_nothing_is_asked_for() -> None:
+def test_command_without_options_prints_no_json() -> None:
     assert not call().json
 
 
@@ -76,7 +78,7 @@ def test_every_command_with_json_has_it() -> None:
     assert {command for command, words in options.items() if "--query" in words} == with_json
 
 
-def test_nobody_else_pays_for_the_library() -> None:
+def test_json_output_loads_jmespath_only_for_a_query() -> None:
     program = f"import sys, {json_output.__name__} as j; j.add_json; print('jmespath' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

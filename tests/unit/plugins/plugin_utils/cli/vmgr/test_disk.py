@@ -14,7 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 
 
 @pytest.mark.parametrize("kind", ["qcow2", "raw"])
-def test_a_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+def test_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     path = tmp_path / "it's data"
     assert main.show(["disk", "create", str(path), "1G", "--format", kind]) == 0
     assert capsys.readouterr().out == f"{path}  {kind}  1G\n"
@@ -24,7 +24,7 @@ def test_a_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.Capture
     assert json.loads(capsys.readouterr().out) == {"path": str(path), "format": kind, "size_mib": 1024}
 
 
-def test_what_is_there_stays(tmp_path: pathlib.Path) -> None:
+def test_disk_that_exists_stays(tmp_path: pathlib.Path) -> None:
     (tmp_path / "there").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name in ("there", "link"):
@@ -35,13 +35,13 @@ def test_what_is_there_stays(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "1", "-1G", "many", "1P"])
-def test_a_size_that_is_none_makes_nothing(tmp_path: pathlib.Path, size: str) -> None:
+def test_size_that_is_none_makes_nothing(tmp_path: pathlib.Path, size: str) -> None:
     with pytest.raises(UserFault, match="allowed: a number"):
         disk.create(str(tmp_path / "new"), size, "qcow2")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_fails_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_creation_that_fails_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserFault, match="cannot be made: No such file"):
         disk.create(str(tmp_path / "gone/new"), "1G", "qcow2")
     program = tmp_path / "qemu-img"

@@ -73,7 +73,7 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         (("--node", "cn3", "cn[1-2]"), False, ["cn3", "cn1", "cn2"]),
     ],
 )
-def test_who_is_examined(
+def test_doctor_examines_the_hosts_that_are_named(
     site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], compute: bool, nodes: list[str]
 ) -> None:
     if compute:

@@ -69,7 +69,7 @@ def test_one_image(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> No
         (["show"], ["show"]),
     ],
 )
-def test_the_originals_words_mean_what_they_meant(old: list[str], new: list[str]) -> None:
+def test_originals_words_mean_what_they_meant(old: list[str], new: list[str]) -> None:
     assert list(main._of_today(old)) == new
 
 

@@ -99,7 +99,7 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         (("--node", "cn[2-3]", "cn1"), None, ["cn2", "cn3", "cn1"]),
     ],
 )
-def test_where_jobs_run(
+def test_selftest_runs_on_the_requested_nodes(
     site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], property_: str | None, where: list[str]
 ) -> None:
     site.policy = Policy(vm_node_property=property_)
@@ -112,7 +112,7 @@ def test_where_jobs_run(
 @pytest.mark.parametrize(
     ("uid", "words", "who"), [(1001, (), "alice"), (1001, ("--user", "alice"), "alice"), (0, ("--user", "bob"), "bob")]
 )
-def test_whose_job_it_is(
+def test_selftest_job_belongs_to_the_requested_user(
     site: Site, capsys: pytest.CaptureFixture[str], uid: int, words: tuple[str, ...], who: str
 ) -> None:
     site.uid = uid

@@ -71,7 +71,7 @@ def disk(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "new.qcow2"
 
 
-def test_an_image_from_its_disk_to_its_end(call: VmgrCall, disk: pathlib.Path) -> None:
+def test_image_from_its_disk_to_its_end(call: VmgrCall, disk: pathlib.Path) -> None:
     assert call("image", "add", "debian12", disk, "--description", "first") == [
         "debian12@1 is in the pool (debian, qcow2, a disk of 32M)"
     ]
@@ -114,13 +114,15 @@ def test_damage_is_told_with_a_status(call: VmgrCall, disk: pathlib.Path, image_
         (("verify", "none"), "no such image"),
     ],
 )
-def test_what_cannot_be_done_is_told(call: VmgrCall, disk: pathlib.Path, words: tuple[str, ...], why: str) -> None:
+def test_image_command_that_fails_is_reported(
+    call: VmgrCall, disk: pathlib.Path, words: tuple[str, ...], why: str
+) -> None:
     with pytest.raises(VTorqueError, match=why) as caught:
         call("image", *(str(disk) if word == "DISK" else word for word in words))
     assert messages.text("vmgr", caught.value).startswith("vmgr: ")
 
 
-def test_a_greater_disk_than_the_site_wants(call: VmgrCall, tmp_path: pathlib.Path, image_pool: ImagePool) -> None:
+def test_greater_disk_than_the_site_wants(call: VmgrCall, tmp_path: pathlib.Path, image_pool: ImagePool) -> None:
     image_pool.qemu_img("create", "-q", "-f", "qcow2", tmp_path / "big", "2G")
     with pytest.raises(VTorqueError, match="the site allows 1024 MiB"):
         call("image", "add", "debian12", tmp_path / "big")
@@ -175,7 +177,7 @@ BAD_DISKS: list[t.Any] = [
 
 @pytest.mark.parametrize("verb", ["add", "update"])
 @pytest.mark.parametrize(("spoil", "why"), BAD_DISKS)
-def test_a_bad_disk_is_refused_in_a_line_and_the_pool_is_as_it_was(
+def test_bad_disk_is_refused_in_a_line_and_the_pool_is_as_it_was(
     call: VmgrCall, tmp_path: pathlib.Path, image_pool: ImagePool, disk: pathlib.Path,
     spoil: t.Callable[[pathlib.Path, Make], object], why: str, verb: str,
 ) -> None:  # fmt: skip
@@ -193,7 +195,7 @@ def test_a_bad_disk_is_refused_in_a_line_and_the_pool_is_as_it_was(
     assert image_pool.find("debian12").name == "debian12@1"
 
 
-def test_what_a_job_needs_stays_until_it_is_forced(call: VmgrCall, tmp_path: pathlib.Path) -> None:
+def test_image_of_a_job_stays_without_force(call: VmgrCall, tmp_path: pathlib.Path) -> None:
     part = "vtorque:" + request_of("tiny@9")
     job = f"<Job><Job_Id>7.s</Job_Id><job_state>R</job_state><euser>alice</euser><x>{part}</x></Job>"
     qstat(tmp_path, f"#!/bin/sh\necho '<Data>{job}</Data>'\n")
@@ -209,7 +211,7 @@ def request_of(image: str) -> str:
     return request.parse([(f"img={image}", "command line")]).encode().removeprefix("vtorque:")
 
 
-def test_a_silent_batch_server_is_no_leave(call: VmgrCall, tmp_path: pathlib.Path) -> None:
+def test_silent_batch_server_is_no_leave(call: VmgrCall, tmp_path: pathlib.Path) -> None:
     qstat(tmp_path, "#!/bin/sh\nexit 111\n")
     with pytest.raises(SiteFault, match="which jobs need it is not known"):
         call("image", "delete", "tiny@9")
@@ -239,7 +241,7 @@ def boots(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Seen], list[Image]]:
     return so
 
 
-def test_what_is_added_was_booted_before_it_appeared(
+def test_image_is_booted_before_it_is_published(
     call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool
 ) -> None:
     booted = boots(DEBIAN)
@@ -256,7 +258,7 @@ def test_what_is_added_was_booted_before_it_appeared(
     assert len(booted) == 2
 
 
-def test_what_does_not_boot_is_refused_unless_it_is_forced(
+def test_image_that_does_not_boot_is_refused_without_force(
     call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -276,13 +278,13 @@ def test_what_does_not_boot_is_refused_unless_it_is_forced(
     assert lines[3].startswith("debian12@1 is in the pool")
 
 
-def test_where_it_cannot_be_booted_it_is_added_and_that_is_said(call: VmgrCall, disk: pathlib.Path) -> None:
+def test_image_that_cannot_be_tried_is_added_with_a_notice(call: VmgrCall, disk: pathlib.Path) -> None:
     told = call("image", "add", "debian12", disk, "--json")["trial"]
     assert told["booted"] is False
     assert told["why"].startswith("libvirt at qemu+unix")
 
 
-def test_an_image_of_osv_is_not_booted_and_has_no_profile(call: VmgrCall, disk: pathlib.Path) -> None:
+def test_image_of_osv_is_not_booted_and_has_no_profile(call: VmgrCall, disk: pathlib.Path) -> None:
     """It has no cloud-init that could report; it is checked as all are, and added."""
     told = call("image", "add", "osv-solver", disk, "--json")
     assert told["trial"] == {"booted": False, "why": "a guest of osv has no cloud-init that could report; a job tells"}
@@ -292,7 +294,7 @@ def test_an_image_of_osv_is_not_booted_and_has_no_profile(call: VmgrCall, disk: 
 
 
 @pytest.mark.parametrize("seconds", ["0", "3601", "1.5", "-1", "\u0661"])
-def test_a_time_that_is_none_is_refused(call: VmgrCall, disk: pathlib.Path, seconds: str) -> None:
+def test_time_that_is_none_is_refused(call: VmgrCall, disk: pathlib.Path, seconds: str) -> None:
     with pytest.raises(SystemExit):
         call("image", "add", "debian12", disk, "--boot-timeout", seconds)
 
@@ -302,7 +304,7 @@ PROFILED = (
 )  # fmt: skip
 
 
-def test_where_the_seconds_of_a_boot_went(
+def test_boot_profile_is_printed_by_cost(
     call: VmgrCall, image_pool: ImagePool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a table with advice, as a picture beside it, as a picture alone, and for programs."""
@@ -335,6 +337,6 @@ def test_where_the_seconds_of_a_boot_went(
         call("image", "profile", "tiny@9", "--svg", tmp_path / "none" / "boot.svg")
 
 
-def test_a_boot_that_cannot_be_has_no_profile(call: VmgrCall) -> None:
+def test_boot_that_cannot_be_has_no_profile(call: VmgrCall) -> None:
     with pytest.raises(trial.NotTried, match="the image was not booted"):
         call("image", "profile", "tiny@9")
