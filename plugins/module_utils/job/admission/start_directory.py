@@ -62,10 +62,11 @@ def objection(directory: str, policy: Policy, home: str) -> str:
 
 @frozen
 class GuestPlaces:
-    """What of the cluster's directories the guests of a user have."""
+    """What of the cluster's directories the guests of a user have, and whether devices of their hosts."""
 
     policy: Policy
     home: str
+    devices: bool = False
 
     def objection(self, directory: str) -> str:
         """Return why a job cannot start in a directory, which is absolute, or ""."""

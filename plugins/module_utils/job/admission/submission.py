@@ -107,7 +107,7 @@ def prepare(
     request, faults = _request(asked)
     request, added, pinning, wrong = complete(request, policy, site, home)
     faults += wrong
-    faults += asked.objections(GuestPlaces(policy, home))
+    faults += asked.objections(GuestPlaces(policy, home, devices="pci" in request.values))
     known, terms = tuple(site.sizes(asked.queue)), open_terms(policy.batch_system)
     faults += asked.object_to_sizes(known)
     hosts = asked.hosts

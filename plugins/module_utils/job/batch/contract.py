@@ -284,7 +284,11 @@ class HistoryAdapter(t.Protocol):
 
 
 class GuestPlaces(t.Protocol):
-    """Which directories of the cluster the guests of a user have."""
+    """Which directories of the cluster the guests of a user have, and whether devices of their hosts."""
+
+    @property
+    def devices(self) -> bool:
+        """Whether the request gives devices of hosts to guests."""
 
     def objection(self, directory: str) -> str:
         """Return why a job cannot start in a directory, which is absolute, or ""."""

@@ -247,6 +247,7 @@ def _decide(
     owner = find_owner(_owner_name(job, terms), job.egroup)
     _check_start_directory(job, owner, policy, terms)
     devices = wishes_for_wire(resolved.values["pci"], policy)
+    _check_devices(job, devices)
     return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices)
 
 
@@ -324,10 +325,15 @@ def _nodes(job: BatchJob) -> tuple[str, ...]:
     return job.nodes
 
 
+def _check_devices(job: BatchJob, wishes: t.Sequence[DeviceWish]) -> None:
+    """Refuse a job whose devices would be given to it and used by nobody."""
+    devices = job.resource_list.get("devices")
+    if devices and not wishes:
+        why = "devices that the batch system gives to a job reach no guest by themselves"
+        raise UserFault(format_value(devices), why, "submit the job with -vm pci=CLASS:N, or without them")
+
+
 def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, terms: Terms) -> None:
-    if devices := job.resource_list.get("devices"):
-        why = "devices that the batch system gives to a job are not handed to guests yet"
-        raise UserFault(format_value(devices), why, "submit the job without them, or without a virtual machine")
     for node in vm_nodes:
         slots = job.slot_hosts.count(node)
         if slots < need.cores:

@@ -245,6 +245,11 @@ def _job(form: Form, job_id: str) -> BatchJob:
         comment=facts.text("admin_comment"),
         started_s=facts.number("start_time") if letter in ("R", "S", "E") else 0,
         node_exclusive=form.get("shared") == "none",
+        granted=tuple(
+            f"{host}/{name}/{index}"
+            for host, gres in form.get("gres_by_host", ())
+            for name, index in host_list.given_devices(gres)
+        ),
         alias=_alias(facts) if form.get("array_task_id") is not None or facts.number("het_job_id") else "",
     )
 

@@ -25,6 +25,7 @@ MAX_HOSTS = 65_536
 MAX_DIGITS = 18
 _NAMES = re.compile(r"[A-Za-z0-9._-]+|\[[0-9,-]+\]")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_GIVEN = re.compile(r"(?:^|,)([A-Za-z][A-Za-z0-9_-]*)(?::[^,():]+)*\(IDX:([0-9,-]{1,4096})\)")
 DEVICES = frozenset({"gpu", "mps", "shard", "nic"})
 """What of generic resources is a device of the node; others are counted alone (`tmp:100G`), and need no handing on."""
 
@@ -120,3 +121,17 @@ def devices_of(text: str) -> str:
     """
     entries = [re.sub(r"^gres[:/]", "", entry.strip()) for entry in text.split(",")]
     return ",".join(entry for entry in entries if re.split(r"[:=/]", entry)[0].lower() in DEVICES)
+
+
+def given_devices(text: str) -> tuple[tuple[str, int], ...]:
+    """Return which devices of a node a job has, by name and index.
+
+    Args:
+        text: `gpu:t4:2(IDX:0,3),nic:1(IDX:0)`, as `scontrol -d show job` has it of one node; what is counted alone has
+            no index, and is not among them.
+    """
+    found = []
+    for name, indices in _GIVEN.findall(text):
+        for first, last in _RANGE.findall(indices):
+            found += [(name, number) for number in range(int(first), min(int(last or first), MAX_HOSTS) + 1)]
+    return tuple(found)

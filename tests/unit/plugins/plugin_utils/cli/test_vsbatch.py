@@ -220,8 +220,14 @@ def test_job_that_asks_for_devices_is_refused(
     assert desk.submit(*words, desk.script("#!/bin/sh\n"), **environment) == 2
     assert desk.got() is None
     said = capsys.readouterr().err
-    assert "devices of GRES are not handed to guests yet" in said
+    assert "devices of GRES reach no guest by themselves: add -vm pci=CLASS:N" in said
     assert "--g" in said
+
+
+def test_job_whose_guests_get_devices_asks_slurm_for_them(desk: Desk) -> None:
+    desk.policy["pci_classes"] = ["gpu 0000:3b:00.0 resource=gpu"]
+    assert desk.submit("-vm", "pci=gpu:1", "--gres=gpu:1", desk.script("#!/bin/sh\n")) == 0
+    assert "--gres=gpu:1" in desk.got()[0]
 
 
 def test_what_is_counted_and_no_device_may_be_asked_for(desk: Desk) -> None:

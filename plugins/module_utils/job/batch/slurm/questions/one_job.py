@@ -200,13 +200,14 @@ def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | Non
         for host in expand(hosts)
     ]
     devices: dict[str, t.Any] = {f"tres_per_{what.lower()}": text for what, text in ASKED_DEVICES.findall(rest)}
-    devices["gres_detail"] = [
-        gres
+    by_host = [
+        (host, gres)
         for block in blocks[:1]
         for hosts, *_numbers, gres in ON_NODES.findall(block)
-        for _host in expand(hosts)
-        if gres
+        for host in expand(hosts)
     ]
+    devices["gres_by_host"] = by_host
+    devices["gres_detail"] = [gres for _host, gres in by_host if gres]
     return given if len(blocks) == 1 else None, word[1] if word else "", devices
 
 

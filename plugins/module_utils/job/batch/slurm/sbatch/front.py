@@ -190,7 +190,7 @@ REFUSED = {
     "batch": "it may run the script on another than the first node, whose machine is the one for the script",
 }
 """Options of sbatch that no VM job can have, or not yet."""
-NO_DEVICES = "devices of GRES are not handed to guests yet: leave them out, or run the job without a virtual machine"
+NO_DEVICES = "devices of GRES reach no guest by themselves: add -vm pci=CLASS:N, or leave them out"
 HET_JOB = "a heterogeneous job: only one component of a job can be in virtual machines so far; leave the others out"
 
 
@@ -259,7 +259,8 @@ class Job:
         asked = {name: options[name] for name in sbatch_options.OF_DEVICES if name in options}
         if devices := host_list.devices_of(options.get("gres", "")):
             asked["gres"] = devices
-        yield from (KeyFault(f"--{name}", value, NO_DEVICES) for name, value in asked.items())
+        if not places.devices:
+            yield from (KeyFault(f"--{name}", value, NO_DEVICES) for name, value in asked.items())
         if self.script.het:
             yield KeyFault("#SBATCH hetjob", "", HET_JOB, f"{self.script.name}, line {self.script.het[0]}")
 

@@ -64,6 +64,19 @@ def test_devices_of_a_job_are_known_and_what_its_nodes_gave_it(facts: dict[str, 
     assert {name: known[name] for name in ("devices", "gres") if name in known} == found
 
 
+@pytest.mark.parametrize(
+    ("gres", "granted"),
+    [
+        (["gpu:1(IDX:0)", "gpu:1(IDX:1)"], ("cn1/gpu/0", "cn2/gpu/1")),
+        (["gpu:t4:3(IDX:0-1,3),nic:1(IDX:0)"], ("cn1/gpu/0", "cn1/gpu/1", "cn1/gpu/3", "cn1/nic/0")),
+        (["tmp:5", "gpu:2(CNT:2)"], ()),
+        ([], ()),
+    ],
+)
+def test_devices_that_nodes_gave_have_their_indices(gres: list[str], granted: tuple[str, ...]) -> None:
+    assert job("squeue-running.json", 4, gres_detail=gres).granted == granted
+
+
 def test_batch_host_is_the_first_of_the_nodes() -> None:
     assert job("squeue-running.json", 4, batch_host="cn2").nodes == ("cn2", "cn1")
 
