@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from .conftest import Site
 from .trouble import NODES, PAIR, WAITS, finish, wait_in_guest
+
+ALIVE_S = 80
+"""Longer than an ssh waits for a guest that is silent."""
 
 
 def states(site: Site) -> list[str]:
@@ -37,3 +42,18 @@ def test_job_deleted_while_suspended_leaves_no_paused_guest(site: Site) -> None:
     site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
     site.root("fe", f"qdel {job_id}")
     site.wait_for("the guests to be gone", lambda: states(site) == [], seen=lambda: states(site))
+
+
+@pytest.mark.full
+def test_connection_of_the_shells_own_lives_through_a_long_suspension(site: Site) -> None:
+    """Where the prologue begins none, as before a `vm_prologue` of the user's."""
+    site.write("/home/alice/pro.sh", "#!/bin/sh\n")
+    job_id = site.submit(*PAIR, "-vm", "vm_prologue=pro.sh", stdin=WAITS)
+    wait_in_guest(site, job_id)
+    site.root("fe", f"qsig -s suspend {job_id}")
+    site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    until = time.monotonic() + ALIVE_S
+    site.wait_for("time to pass", lambda: time.monotonic() > until)
+    site.root("fe", f"qsig -s resume {job_id}")
+    site.wait_for("both guests to go on", lambda: states(site) == ["running"] * 2, seen=lambda: states(site))
+    assert finish(site, job_id).exit_status == 0

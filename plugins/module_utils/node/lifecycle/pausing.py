@@ -9,6 +9,7 @@ The order is followed whenever it can be: a libvirt that is away now is asked ag
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -22,10 +23,12 @@ from ...state import login_fifos, shell_message
 from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
+from ...system.processes import open_process
 from ...wire.messages import NodePart
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..guest import clock
+from ..removal import run_files
 from ..state import pause_order
 from ..state.settings import NodeSettings
 
@@ -95,7 +98,7 @@ class Pausing:
         if domains is None or not due or (time.monotonic() < self._again_at and not over):
             return
         if ordered:  # before its guest is silent
-            login_fifos.send(self._directory, signal.SIGSTOP)
+            self._signal_connections(signal.SIGSTOP)
         done = [name for name in due if self._turn(domains, name, ordered=ordered)]
         self._again_at = 0.0 if len(done) == len(due) else time.monotonic() + AGAIN_S
         if ordered and done:
@@ -108,7 +111,23 @@ class Pausing:
                 threading.Thread(target=self._set_clocks, args=(done,), daemon=True, name="clocks").start()
         if not any(self._paused.values()):
             self._since = None
-            login_fifos.send(self._directory, signal.SIGCONT)
+            self._signal_connections(signal.SIGCONT)
+
+    def _signal_connections(self, number: int) -> None:
+        """Stop the ssh of the job's shell or let it go on, the prologue's or its own: a silent guest is given up."""
+        login_fifos.send(self._directory, number)
+        shell = run_files.living_shell(self._settings, self._key)
+        if shell is None:
+            return
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            pid = int(path.name)
+            with contextlib.suppress(OSError):  # it has ended
+                if not _is_connection(pid, shell.pid, self._part.owner.uid):
+                    continue
+                held = open_process(pid, functools.partial(_is_connection, pid, shell.pid, self._part.owner.uid))
+                if held is not None:
+                    with held:
+                        held.send(number)
 
     def _turn(self, domains: Domains, name: str, *, ordered: bool) -> bool:
         # its word may be heard before the call returns
@@ -133,6 +152,18 @@ class Pausing:
             problems = (f"clocks were not set: {error}",)
         for problem in problems:
             self._log(problem)
+
+
+def _is_connection(pid: int, shell: int, uid: int) -> bool:
+    """Return whether a process is an ssh of a user's that a shell has started.
+
+    Raises:
+        OSError: it has ended.
+    """
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    facts = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    who = (facts.get("Name"), facts.get("PPid"), facts.get("Uid", "").split("\t")[0])
+    return who == ("ssh", str(shell), str(uid))
 
 
 class Follower:

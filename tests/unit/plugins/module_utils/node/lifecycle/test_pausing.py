@@ -8,14 +8,17 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos, shell_message
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos, shell_link, shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
 
 if t.TYPE_CHECKING:
     from ..conftest import Node
@@ -102,6 +105,47 @@ def test_ring_of_the_shell_has_the_server_asked_and_a_second_one_wakes_who_asks(
     shell_message.ring(node.run_directory)
     node.wait_for_file(woken)
     node.absent()
+
+
+SHELL = """
+import os, pathlib, signal, sys
+for name, uid in (("ssh", 1001), ("cat", 1001), ("ssh", 0)):
+    if os.fork() == 0:
+        pathlib.Path("/proc/self/comm").write_text(name)
+        os.setresuid(uid, uid, uid)
+        os.write(1, b"%d\\n" % os.getpid())
+        signal.pause()
+signal.pause()
+"""
+"""A job's shell with two connections, one of them root's, and another program."""
+
+
+def test_connection_that_the_shell_itself_has_begun_is_stopped_meanwhile(running: Node) -> None:
+    shell = subprocess.Popen([sys.executable, "-c", SHELL], stdout=subprocess.PIPE, text=True)
+    assert shell.stdout is not None
+    children = [int(shell.stdout.readline()) for _child in range(3)]
+    try:
+        facts = [pathlib.Path(f"/proc/{pid}/status").read_text().split() for pid in children]
+        kinds = {(one[1], one[one.index("Uid:") + 1]): pid for one, pid in zip(facts, children, strict=True)}
+
+        def stopped() -> set[tuple[str, str]]:
+            states = {kind: pathlib.Path(f"/proc/{pid}/stat").read_text() for kind, pid in kinds.items()}
+            return {kind for kind, text in states.items() if text.rpartition(")")[2].split()[0] == "T"}
+
+        shell_link.point(ProcessId.of(shell.pid), running.run_directory, running.settings.run_dir)
+        pause_order.order_pause(running.settings, KEY)
+        running.wait_for_words("paused, as the job is suspended")
+        assert stopped() == {("ssh", "1001")}
+        pause_order.take_back(running.settings, KEY)
+        running.wait_for_words("gone on after")
+        deadline = Deadline.after(60)
+        while stopped():
+            assert not deadline.passed
+    finally:
+        for pid in (*children, shell.pid):
+            os.kill(pid, signal.SIGKILL)
+        shell.wait()
+        shell.stdout.close()
 
 
 def reader(fifo: int, name: str) -> int:
