@@ -111,7 +111,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
         return ("domain vcn1-1",)
 
     monkeypatch.setattr(authorize, "open_batch", lambda _policy: Batch())
-    monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node: here.cores[job.job_id, node])
+    monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node, **_how: here.cores[job.job_id, node])
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
     monkeypatch.setattr(handlers.client, "present", present)
