@@ -25,7 +25,7 @@ FILES = {
     "job.sh": "#!/bin/sh\n#PBS -l nodes=1:ppn=2,walltime=10:00\nhostname\n",
     "setup.sh": "#!/bin/sh\nexit 0\n",
     "save.sh": "#!/bin/sh\nexit 0\n",
-    "pins": "# VCPU: CORES, or GUEST VCPU: CORES\n0: 1\nemulator: 0\n",
+    "pins": "0: 1\nemulator: 0\n",
     "wrong-pins": "0: 1\n1: 1\n<vcpupin vcpu='2' cpuset='2'/>\n",
     "more.yml": "write_files: [{path: /tmp/solver.conf}]\nruncmd: [id, id]\n",
     "wrong.yml": "packages: [curl]\nusers: []\nwrite_files:\n- path: /etc/motd\n",
