@@ -28,7 +28,7 @@ NO_HOOK_SCRIPTS = {
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 
 
-def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
+def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     """What does not fit together.
 
     Args:
