@@ -34,10 +34,10 @@ from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local
 from ..plugin_utils.play.start_files import (
     bare_file,
     guests_file,
-    keep_answer,
     read_bare,
     read_guests,
     read_plan,
+    save_answer,
 )
 
 MANY = 512
@@ -154,8 +154,8 @@ class ActionModule(JobAction):
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
                 bare_file(place, node).unlink(missing_ok=True)
-                keep_answer(place, layout.StepFile.USED, node, answers[node].used)
-                keep_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
+                save_answer(place, layout.StepFile.USED, node, answers[node].used)
+                save_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
@@ -189,7 +189,7 @@ class ActionModule(JobAction):
             def read(node: str, reply: Reply) -> None:
                 part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
                 answer = read_answer(part, reply.status, reply.output, reply.complaint)
-                keep_answer(place, layout.StepFile.UPDATES, node, answer.updates)
+                save_answer(place, layout.StepFile.UPDATES, node, answer.updates)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
             if broken is None and late:

@@ -224,7 +224,7 @@ def marked() -> dict[str, t.Any]:
 
 
 ASKING = (
-    bytecode_cache.kept_in,
+    bytecode_cache.open_cache,
     fileserver_probe.answers,
     iproute._read_rows,
     nft_rules._elements,

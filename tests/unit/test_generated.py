@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import pathlib
 import subprocess
-import types
 
 import pytest
 import yaml
@@ -17,19 +15,12 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, sections
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, update_result
 
+from .loaded_program import load_program
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def program() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("generated", ROOT / "tests/generated.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATED = program()
+GENERATED = load_program(ROOT / "tests/generated.py")
 
 
 @pytest.mark.parametrize("path", GENERATED.FILES)

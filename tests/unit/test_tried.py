@@ -5,23 +5,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import typing as t
 
 import pytest
+
+from .loaded_program import load_program
 
 FILE = pathlib.Path(__file__).resolve().parents[1] / "tried.py"
 
 
 @pytest.fixture(scope="module")
 def tried() -> t.Any:
-    spec = importlib.util.spec_from_file_location("tried", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(FILE)
 
 
 PROPERTY = '<property name="tried" value="x"/>'

@@ -273,7 +273,7 @@ def look_at_spool(settings: NodeSettings) -> Finding:
 
     The node does its work without, and no record is lost by waiting.
     """
-    marks = delivery_queue.waiting(settings.state_dir)
+    marks = delivery_queue.list_pending(settings.state_dir)
     age_s = time.time() - marks[0].since if marks else 0.0
     if age_s < SPOOL_LATE_S:
         return Finding("spool", shown=str(len(marks)))

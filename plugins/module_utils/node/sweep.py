@@ -28,7 +28,7 @@ from .domain.connection import Domains
 from .lifecycle import present_absent
 from .removal import run_files
 from .removal.inventory import Remain, remains, remains_without_libvirt
-from .removal.remove import keep_console
+from .removal.remove import save_console
 from .removal.suspects import Suspects
 from .state import guest_file, slots, start_lock
 from .state.directories import entries
@@ -380,7 +380,7 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         for guest in entries(directory):
             guest_file = read_guest_file(guest)
             record = settings.record_dir(start.job_id, start.number)
-            keep_console(guest, record, settings, guest_file.owner_uid if guest_file else None)
+            save_console(guest, record, settings, guest_file.owner_uid if guest_file else None)
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"device {device}" for device in leases.free(settings, start.key)]

@@ -17,7 +17,7 @@ from ..slow_libraries import load_library
 NAME = "__jinja2_"
 
 
-def kept_in(directory: pathlib.Path, compiler: pathlib.Path) -> t.Any:
+def open_cache(directory: pathlib.Path, compiler: pathlib.Path) -> t.Any:
     """What is kept in a directory, which is made when its parent is there; None when nobody may believe it.
 
     What lies there is run by us: it must be ours, and nobody else's to write.  It counts as long as the text of the

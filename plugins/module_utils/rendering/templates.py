@@ -15,7 +15,7 @@ import typing as t
 from ..effects import leaves_nothing
 from ..errors import SiteFault
 from ..slow_libraries import load_library
-from .bytecode_cache import kept_in
+from .bytecode_cache import open_cache
 
 SITE_DIR = pathlib.Path("/etc/vtorque/templates")
 COLLECTION_DIR = pathlib.Path(__file__).resolve().parents[3] / "templates"
@@ -46,7 +46,7 @@ def render(
         loader=jinja2.FileSystemLoader(directories),
         autoescape=jinja2.select_autoescape(enabled_extensions=(".xml.j2", ".xml"), default=False),
         undefined=jinja2.StrictUndefined,
-        bytecode_cache=kept_in(compiled, pathlib.Path(__file__)) if compiled is not None else None,
+        bytecode_cache=open_cache(compiled, pathlib.Path(__file__)) if compiled is not None else None,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,

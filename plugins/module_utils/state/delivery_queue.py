@@ -53,7 +53,7 @@ class Mark:
         return not 0 <= now - self.tried < wait_s
 
 
-def leave(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> None:
+def mark_pending(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> None:
     """Mark a record as one that the front end has not got; one that is marked stays as it is.
 
     Args:
@@ -81,7 +81,7 @@ def is_marked(key: str, state_dir: pathlib.Path = layout.STATE_DIR) -> bool:
     return (state_dir / SPOOL / key).is_file()
 
 
-def waiting(state_dir: pathlib.Path = layout.STATE_DIR) -> tuple[Mark, ...]:
+def list_pending(state_dir: pathlib.Path = layout.STATE_DIR) -> tuple[Mark, ...]:
     """The records that wait, the oldest first.
 
     Args:

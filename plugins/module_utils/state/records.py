@@ -131,7 +131,7 @@ class LostRecord:
         return cls(**data)
 
 
-def leave_lost(directory: pathlib.Path, lost: LostRecord, *, reader_uid: int | None) -> bool:
+def write_lost(directory: pathlib.Path, lost: LostRecord, *, reader_uid: int | None) -> bool:
     """Let the job's shell know of a lost guest: whole first, then heard (it watches the ready record).
 
     Args:

@@ -55,7 +55,7 @@ def _make(path: pathlib.Path, uid: int) -> None:
         raise VTorqueError(f"{path} was not made", str(error)) from error
 
 
-def say(directory: pathlib.Path, text: str) -> None:
+def send_message(directory: pathlib.Path, text: str) -> None:
     """Say the line; what prevents it is nobody's trouble.
 
     It stays in the FIFO for as long as this process lives: who reads it may be late.
@@ -105,7 +105,7 @@ class Listener:
         """What to poll; nothing when the line was heard, or will not come."""
         return (self._fd,) if self._fd >= 0 else ()
 
-    def hear(self) -> str:
+    def receive_message(self) -> str:
         """What was said, as one line that may be shown; "" for nothing.  There is no second."""
         try:
             message = os.read(self._fd, LIMIT)

@@ -18,7 +18,7 @@ WORDS = ((resource.RLIMIT_FSIZE, WORDS_BYTES), (resource.RLIMIT_CORE, 0))
 ends it.  Sockets know no such bound.  What it would leave of itself then holds keys."""
 
 
-def step_back(niceness: int) -> None:
+def lower_priority(niceness: int) -> None:
     """Let others have the processors first, for work that nobody waits for.
 
     Where the kernel groups processes by session, niceness counts within a session alone, and the session has one of its

@@ -17,7 +17,7 @@ from . import prctl
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-class Told(BaseException):
+class Terminated(BaseException):
     """This process was told to end.  No `except Exception` on the way can lose it."""
 
 
@@ -33,13 +33,13 @@ def held_back() -> t.Iterator[None]:
 
 
 @leaves_nothing
-def hear_again() -> None:
+def unblock_signals() -> None:
     """Whatever was held back or blocked arrives from now on."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def raise_when_told() -> None:
-    """From now on the first such signal raises `Told`, and later ones do nothing: undoing is not interrupted."""
+def raise_on_signal() -> None:
+    """From now on the first such signal raises `Terminated`, and later ones do nothing: undoing is not interrupted."""
     signal.set_wakeup_fd(-1)  # a parent's, who would take our signals for their own
     for number in ENDING:
         signal.signal(number, _raise)
@@ -48,11 +48,11 @@ def raise_when_told() -> None:
 def _raise(number: int, _frame: types.FrameType | None) -> t.NoReturn:
     for other in ENDING:
         signal.signal(other, signal.SIG_IGN)
-    raise Told(signal.Signals(number).name)
+    raise Terminated(signal.Signals(number).name)
 
 
 @leaves_nothing
-def settle() -> None:
+def reset_signals() -> None:
     """What a caller had ignored is the default again.
 
     But for PIPE and XFSZ, which Python itself ignores, and gives back to its children.

@@ -147,7 +147,7 @@ def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
     for item in swept.removed:
         if layout.start_of(item.key) and (settings.state_dir / "records" / item.key / layout.RECORD).exists():
             with contextlib.suppress(VTorqueError):
-                delivery_queue.leave(item.key, settings.state_dir)
+                delivery_queue.mark_pending(item.key, settings.state_dir)
 
 
 def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:

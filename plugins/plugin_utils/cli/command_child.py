@@ -27,7 +27,7 @@ def run(command: t.Sequence[str], environment: t.Mapping[bytes, bytes]) -> int:
 
 
 @contextlib.contextmanager
-def copied(program: str, name: str, content: bytes) -> t.Iterator[pathlib.Path]:
+def write_copy(program: str, name: str, content: bytes) -> t.Iterator[pathlib.Path]:
     """Keep a copy of a script, of the same base name, after which the job is named; a signal takes it away, too.
 
     Args:

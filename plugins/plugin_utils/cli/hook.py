@@ -35,9 +35,9 @@ def main() -> int:
     program = begin_node(sys.argv[1:])
     from ..hooks import main as hook_work  # while that loads beside us
 
-    sys.excepthook = hook_work.tell_unexpected
+    sys.excepthook = hook_work.report_unexpected
     if trouble:
-        hook_work.keep_word(sys.argv[1:], trouble)
+        hook_work.log_notice(sys.argv[1:], trouble)
     return hook_work.main(sys.argv[1:], program=program)
 
 

@@ -215,7 +215,7 @@ def _run(call: Call, words: t.Sequence[str], copied: Handover | None = None) -> 
     arguments = list(words)
     with contextlib.ExitStack() as stack:
         if copied is not None and copied.text is not None:
-            copy = stack.enter_context(command_child.copied(call.front.PROGRAM, copied.name, copied.text))
+            copy = stack.enter_context(command_child.write_copy(call.front.PROGRAM, copied.name, copied.text))
             arguments[copied.at] = str(copy)
         try:
             return command_child.run([call.command, *arguments], call.environment)

@@ -79,7 +79,7 @@ def run(argv: t.Sequence[str], read: t.Callable[[], NodeSettings] = read_setting
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
     cgroup.leave_all()
-    process_limits.step_back(LAST)
+    process_limits.lower_priority(LAST)
     copy_worker.work_off(settings, _log)
     return 0
 

@@ -48,7 +48,7 @@ def main() -> int:
     os.umask(0o022)
     argv = sys.argv[1:]
     if len(argv) == 3 and argv[0] == SEND and argv[2].isdecimal():
-        process_limits.step_back(NICE)
+        process_limits.lower_priority(NICE)
         return send(argv[1], int(argv[2]), sys.stdin.buffer)
     if argv:
         error = UserFault(f"{PROGRAM} {printable(' '.join(argv))[:100]}", "takes nothing, or --send JOB START")

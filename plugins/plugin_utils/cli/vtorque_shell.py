@@ -105,7 +105,7 @@ def _run(arguments: list[str]) -> session.End:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         display = system.display_of(job) if interactive else ""
         if changed := changes(system, job, variables, x11=bool(display)):
-            shell_message.say(directory, f"of the job's variables {changed}")
+            shell_message.send_message(directory, f"of the job's variables {changed}")
         if interactive:
             start = dataclasses.replace(start, command=command, x11=bool(display))
             return _interactive(record, directory, start, watch, display)
@@ -127,8 +127,10 @@ def _in_osv(
     script = system.read_script(arguments)
     argv = osv_session.read_program(script)
     given = osv_session.variables_for(variables, record.user)
-    if words_of := "; ".join(filter(None, (changes(system, job, variables), osv_session.dropped(variables, given)))):
-        shell_message.say(directory, f"of the job's variables {words_of}")
+    if words_of := "; ".join(
+        filter(None, (changes(system, job, variables), osv_session.describe_dropped(variables, given)))
+    ):
+        shell_message.send_message(directory, f"of the job's variables {words_of}")
     with LostWatch(directory) as watch:
         return osv_session.Run(record, directory, watch).run(argv, given)
 

@@ -130,12 +130,12 @@ def raise_alarm(text: str, *, grave: bool) -> None:
 
 def _settle() -> None:
     """Undo what a hook inherits: blocked and ignored signals, the umask (recorded on TORQUE 6.1.3)."""
-    ending.settle()
-    ending.hear_again()
+    ending.reset_signals()
+    ending.unblock_signals()
     os.umask(0o022)
 
 
-def keep_word(argv: t.Sequence[str], text: str) -> None:
+def log_notice(argv: t.Sequence[str], text: str) -> None:
     """A word for the administrator about a hook that goes on all the same.
 
     Args:
@@ -157,7 +157,7 @@ def _keep(places: Places, call: str, text: str) -> None:
         return
 
 
-def tell_unexpected(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+def report_unexpected(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
     """A fault of ours: the user reads one line, the administrator the rest."""
     os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
     with contextlib.suppress(Exception):  # else Python would tell the user of this one, too, and of all that led to it

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...module_utils.errors import CANCELLED, VTorqueError
 from ...module_utils.system import signals
 
-ANSWERED = (Exception, signals.Told)
+ANSWERED = (Exception, signals.Terminated)
 """Whatever it is, the caller gets an answer."""
 
 
@@ -18,7 +18,7 @@ def error_of(problem: BaseException) -> VTorqueError:
     Args:
         problem: one of `ANSWERED`.
     """
-    if isinstance(problem, signals.Told):
+    if isinstance(problem, signals.Terminated):
         return VTorqueError(CANCELLED, f"by {problem}")
     if isinstance(problem, VTorqueError):
         return problem

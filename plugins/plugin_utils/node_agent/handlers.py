@@ -233,7 +233,7 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
     job = check_lost(lost, settings, call.environment)
     directory = run_directory(lost.job_id, lost.start, settings.run_dir)
     record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
-    records.leave_lost(directory, record, reader_uid=pwd.getpwnam(job.euser).pw_uid)
+    records.write_lost(directory, record, reader_uid=pwd.getpwnam(job.euser).pw_uid)
     return make_answer()
 
 

@@ -38,7 +38,7 @@ def main() -> int:
     Returns:
         0: there is an answer, which says whether it went well.
     """
-    signals.raise_when_told()
+    signals.raise_on_signal()
     # sshd gives root's own; qemu and the job's owner must pass through what is made here
     os.umask(0o022)
     # a caller that went away must not end us in the middle of undoing
@@ -94,7 +94,7 @@ def _note_neighbours(line: bytes, load: LoadPolicy) -> None:
         for number in (0, 1, 2):
             os.dup2(nothing, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        process_limits.step_back(LATER)
+        process_limits.lower_priority(LATER)
         job_map: JobMap = decode_request(line, decoders_of(SECOND))[1]
         policy = load()
         directory = settings_of(policy, host_name()).record_dir(job_map.job_id, job_map.start)

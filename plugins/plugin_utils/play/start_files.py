@@ -96,7 +96,7 @@ def read_bare(place: JobPlace, plan: JobPlan) -> dict[str, BareHost]:
     return found
 
 
-def keep_answer(place: JobPlace, step: layout.StepFile, node: str, facts: t.Sequence[object]) -> None:
+def save_answer(place: JobPlace, step: layout.StepFile, node: str, facts: t.Sequence[object]) -> None:
     """Keep what a node says of its guests; the epilogue puts it into the job's record, or beside it.
 
     Args:

@@ -36,7 +36,7 @@ PLUGINS = "ansible_collections.mikelangelo.vtorque.plugins"
 SPARED = frozenset({
     # these do what their own calls do, which are steps
     *(f"{PLUGINS}.module_utils.job.hooks.{name}" for name in ("prologue.run", "epilogue.run", "epilogue.run_sister")),
-    f"{PLUGINS}.plugin_utils.play.start_files.keep_answer",
+    f"{PLUGINS}.plugin_utils.play.start_files.save_answer",
     f"{PLUGINS}.plugin_utils.faststart.early_login.begin", f"{PLUGINS}.plugin_utils.play.action_base.JobAction.run",
     # what changes how the same thing ends, and not whether
     "pathlib.Path.chmod", "posix.fchmod", "posix.waitpid", "subprocess.Popen.kill",

@@ -231,7 +231,7 @@ def test_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkey
 def test_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) -> None:
     disk = node.guest(RUNNING)
     os.chown(disk, uid, uid)
-    qemu_user.remember(uid, node.settings)
+    qemu_user.save_uid(uid, node.settings)
     process = node.qemu(RUNNING, disk, user=uid)
     shutil.rmtree(disk.parent.parent)
     assert node.processes() == ((process, RUNNING),)
@@ -296,28 +296,28 @@ def test_qemu_with_a_guests_disk_open_is_found_without_other_signs(node: Node) -
 
 
 def test_every_user_is_kept_as_whom_guests_were_run(node: Node) -> None:
-    assert qemu_user.remembered(node.settings) == {0}
-    qemu_user.remember(0, node.settings)
+    assert qemu_user.load_uids(node.settings) == {0}
+    qemu_user.save_uid(0, node.settings)
     assert not (node.settings.run_dir / qemu_user.FILE).exists()
     for uid in (QEMU_UID, 107, QEMU_UID):
-        qemu_user.remember(uid, node.settings)
-    assert qemu_user.remembered(node.settings) == {0, QEMU_UID, 107}
+        qemu_user.save_uid(uid, node.settings)
+    assert qemu_user.load_uids(node.settings) == {0, QEMU_UID, 107}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"uids": 7}', '{"uids": ["x"]}', '{"uids": [null]}'])
 def test_remembered_ids_of_an_unknown_form_are_root_alone(node: Node, text: str) -> None:
     (node.settings.run_dir / qemu_user.FILE).write_text(text)
-    assert qemu_user.remembered(node.settings) == {0}
+    assert qemu_user.load_uids(node.settings) == {0}
 
 
 def test_remembered_ids_that_others_can_write_are_root_alone(node: Node) -> None:
     path = node.settings.run_dir / qemu_user.FILE
     path.write_text(json.dumps({"uids": [NOBODY]}))
     path.chmod(0o666)
-    assert qemu_user.remembered(node.settings) == {0}
+    assert qemu_user.load_uids(node.settings) == {0}
     shutil.rmtree(node.settings.run_dir)
-    qemu_user.remember(QEMU_UID, node.settings)  # it stops nothing
-    assert qemu_user.remembered(node.settings) == {0}
+    qemu_user.save_uid(QEMU_UID, node.settings)  # it stops nothing
+    assert qemu_user.load_uids(node.settings) == {0}
 
 
 def test_words_of_a_remain_are_harmless_on_a_terminal() -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import signal
@@ -16,81 +15,29 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
+from .launched_program import SHELLS, LaunchedProgram, Result
+
 PLACE = templates.COLLECTION_DIR / "batch/slurm/guest"
 HERE = os.uname().nodename
 LINES = (HERE, HERE, "vcn2-0", "vcn2-0")
 WHERE = 'echo "$SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURMD_NODENAME"'
-FAKE_SSH = """#!/bin/sh
-# as sshd does: the words become one line of the user's login shell, in an environment of its own
-while [ "${1#-}" != "$1" ]; do [ "$1" = -o ] && shift; shift; done
-echo "$1" >>"$CALLS"
-shift
-exec env -i HOME="$FAR_HOME" PATH="$PATH" USER=alice CALLS="$CALLS" /bin/sh -c "$*"
-"""
-Result = subprocess.CompletedProcess[str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Guest:
-    """Where srun is tried.
-
-    Attributes:
-        command: that starts it.
-        environment: of the job.
-        place: directory of the test.
-    """
-
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    place: pathlib.Path
-
-    def run(self, *arguments: str, stdin: str = "", **variables: str) -> Result:
-        """Its end."""
-        environment = {**self.environment, **variables}
-        return subprocess.run(
-            [*self.command, *arguments],
-            env=environment, capture_output=True, text=True, timeout=300, input=stdin, cwd=self.place, check=False,
-        )  # fmt: skip
-
-    def called(self) -> list[str]:
-        """Hosts that ssh was called for, in no order."""
-        calls = self.place / "calls"
-        return sorted(calls.read_text().split()) if calls.exists() else []
-
-    def program(self, name: str, text: str) -> None:
-        """Put a program where the job finds it."""
-        path = self.place / "bin" / name
-        path.unlink(missing_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+class Guest(LaunchedProgram):
+    """Where srun is tested."""
 
     def hosts(self, *lines: str) -> None:
         """Give the job other guests."""
         (self.place / "hosts").write_text("".join(f"{line}\n" for line in lines))
 
 
-@pytest.fixture(params=["dash", "busybox"])
+@pytest.fixture(params=SHELLS)
 def guest(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> t.Iterator[Guest]:
     """A job of two guests with two processors each, this one the first."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    path = f"{programs}:/usr/bin:/bin"
-    if request.param == "busybox":
-        path = str(programs)
-        for applet in subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
-            (programs / applet).symlink_to("/bin/busybox")
-    for name in ("srun", "scontrol"):
-        (programs / name).write_bytes((PLACE / f"{name}.sh").read_bytes())
-        (programs / name).chmod(0o755)
-    (tmp_path / "home").mkdir()
     job = f"{os.getpid()}{abs(hash(tmp_path)) % 10**6}"
-    environment = {
-        "PATH": path, "HOME": str(tmp_path / "home"), "FAR_HOME": str(tmp_path / "home"),
-        "CALLS": str(tmp_path / "calls"), "SLURM_JOB_ID": job, "VTORQUE_HOSTS": str(tmp_path / "hosts"),
-    }  # fmt: skip
-    shell = {"dash": ("/bin/dash",), "busybox": ("/bin/busybox", "sh")}[request.param]
-    here = Guest((*shell, str(programs / "srun")), environment, tmp_path)
-    here.program("ssh", FAKE_SSH)
+    here = Guest.under(request.param, tmp_path, "bin/srun", SLURM_JOB_ID=job, VTORQUE_HOSTS=str(tmp_path / "hosts"))
+    for name in ("srun", "scontrol"):
+        here.add_program(name, (PLACE / f"{name}.sh").read_text())
     here.hosts(*LINES)
     yield here
     subprocess.run(["rm", "-rf", f"/tmp/.srun.{os.getuid()}.{job}"], check=True)
@@ -272,9 +219,9 @@ exit 6
 
 @pytest.mark.parametrize(("options", "ldd"), [(("--mpi=pmi2",), "#!/bin/sh\n"), ((), LDD)])
 def test_program_of_mpi_is_started_by_mpiexec(guest: Guest, options: tuple[str, ...], ldd: str) -> None:
-    guest.program("mpiexec", MPIEXEC)
-    guest.program("ldd", ldd)
-    guest.program("app", "#!/bin/sh\n")
+    guest.add_program("mpiexec", MPIEXEC)
+    guest.add_program("ldd", ldd)
+    guest.add_program("app", "#!/bin/sh\n")
     done = guest.run(*options, "-n3", "app", "-x")
     first, *hosts, files = done.stdout.splitlines()
     assert (done.returncode, first, hosts) == (6, "words -n 3 app -x", [H, H, "vcn2-0"])
@@ -282,8 +229,8 @@ def test_program_of_mpi_is_started_by_mpiexec(guest: Guest, options: tuple[str, 
 
 
 def test_program_of_mpi_is_refused_where_no_mpiexec_is(guest: Guest) -> None:
-    guest.program("ldd", LDD)
-    guest.program("app", "#!/bin/sh\necho ran\n")
+    guest.add_program("ldd", LDD)
+    guest.add_program("app", "#!/bin/sh\necho ran\n")
     missing = {**guest.environment, "PATH": str(guest.place / "bin")}
     for name in ("sh", "awk", "grep", "sed", "id", "mkdir", "printf"):
         with contextlib.suppress(FileExistsError):

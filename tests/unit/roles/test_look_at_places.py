@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -18,6 +17,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
+
+from ..loaded_program import load_program
 
 PROGRAM = COLLECTION_DIR.parent / "roles/common/files/look_at_places.py"
 PREFIX = {"variable": "vtorque_prefix_nodes", "trusted": True}
@@ -175,12 +176,7 @@ def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None
 
 @pytest.fixture
 def module() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("look_at_places", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
+    return load_program(PROGRAM)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 
 
-def find(policy: Policy) -> t.Iterator[tuple[str, str]]:
+def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     """What does not fit together.
 
     Args:

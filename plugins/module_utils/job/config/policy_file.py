@@ -198,7 +198,7 @@ def _checked(file: pathlib.Path | str, entries: t.Sequence[Entry]) -> PolicyFile
         faults.extend([fault] if fault else [])
         lines.setdefault(entry.name, entry.line)
     policy = Policy(**values)
-    for name, message in consistency.find(policy):
+    for name, message in consistency.find_contradictions(policy):
         origin = f"line {lines[name]}" if name in lines else "default"
         faults.append(KeyFault(name, format_value(written(getattr(policy, name))), message, origin))
     if faults:

@@ -98,7 +98,7 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
     if delivery.front_end(policy) is not None:
         for number in numbers:
             with contextlib.suppress(VTorqueError):  # a full disk; the record may still be taken now
-                delivery_queue.leave(layout.job_key(call.job_id, number), places.state_dir)
+                delivery_queue.mark_pending(layout.job_key(call.job_id, number), places.state_dir)
         number = max(numbers)
         with Start(call.job_id, number, places).open_any_log(call.uid) as log, contextlib.suppress(OSError):
             # a session of its own: the MOM ends a hook with everything of its session

@@ -88,7 +88,7 @@ def send(
     """
     key = layout.job_key(job_id, start)
     try:
-        delivery_queue.leave(key, state_dir)
+        delivery_queue.mark_pending(key, state_dir)
     except VTorqueError as error:
         return Delivery(key, REFUSED, f"was not handed over: {error}")
     with delivery_queue.claimed(key, state_dir) as ours:
@@ -168,7 +168,7 @@ def send_waiting(
     Raises:
         OSError: the spool cannot be read.
     """
-    marks = delivery_queue.waiting(state_dir)
+    marks = delivery_queue.list_pending(state_dir)
     host = front_end(policy)
     if host is None:
         for mark in marks:

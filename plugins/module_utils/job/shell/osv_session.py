@@ -78,7 +78,7 @@ def variables_for(variables: t.Mapping[bytes, bytes], user: str) -> dict[bytes, 
     return {**good, b"USER": user.encode(), b"LOGNAME": user.encode()}
 
 
-def dropped(variables: t.Mapping[bytes, bytes], given: t.Mapping[bytes, bytes]) -> str:
+def describe_dropped(variables: t.Mapping[bytes, bytes], given: t.Mapping[bytes, bytes]) -> str:
     """What it does not get, for the job's log; "": nothing."""
     names = [name.decode(errors="replace") for name in variables if name not in given]
     return f"dropped, as OSv cannot have them (empty, LD_*, or of no usable name): {' '.join(names)}" if names else ""

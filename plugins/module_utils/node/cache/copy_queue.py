@@ -107,10 +107,10 @@ def want(settings: NodeSettings, what: Want) -> None:
             os.close(os.open(marks / str(what), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
     except OSError as error:
         raise VTorqueError(f"{marks}: no mark can be left", str(error)) from error
-    see_to_it(settings)
+    ensure_worker(settings)
 
 
-def see_to_it(settings: NodeSettings) -> None:
+def ensure_worker(settings: NodeSettings) -> None:
     """Start the work where no systemd does, and nobody is at it."""
     if SYSTEMD.exists() or start_lock.is_held_alone(lock_of(settings)):
         return
@@ -272,7 +272,7 @@ def wait(
                     f"nobody fetches it: is {UNIT} active there?" if idle else _words(settings, what),
                     "the job is tried again; vmgr image push brings an image to the nodes ahead of time",
                 )
-            see_to_it(settings)
+            ensure_worker(settings)
             heard.read(timeout=int(1000 * until.left_s(LOOK_S)) + 1)
     error = failure(settings, what)
     if error is not None:

@@ -27,7 +27,7 @@ PID_FILES = pathlib.Path("/run/libvirt/qemu")
 PROC = pathlib.Path("/proc")
 
 
-def keep_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None) -> None:
+def save_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None) -> None:
     """Write down what guests have used so far; that it cannot be written, or is not known, stops no removal.
 
     Args:

@@ -44,7 +44,9 @@ def run_prologues(job_id: str, start: int, settings: NodeSettings, deadline: Dea
     """
     for name, done in _run(PROLOGUE, job_id, start, settings, deadline).items():
         if done.status != 0:
-            raise SiteFault(f"the site's prologue in guest {name}", ended(done), f"see {settings.guest_hooks_dir}")
+            raise SiteFault(
+                f"the site's prologue in guest {name}", describe_end(done), f"see {settings.guest_hooks_dir}"
+            )
 
 
 def run_epilogues(job_id: str, start: int, settings: NodeSettings) -> tuple[str, ...]:
@@ -58,10 +60,12 @@ def run_epilogues(job_id: str, start: int, settings: NodeSettings) -> tuple[str,
         VTorqueError: a guest does not answer any more.
     """
     done = _run(EPILOGUE, job_id, start, settings, Deadline.after(SITE_EPILOGUE_S))
-    return tuple(f"the site's epilogue in guest {name}: {ended(one)}" for name, one in done.items() if one.status != 0)
+    return tuple(
+        f"the site's epilogue in guest {name}: {describe_end(one)}" for name, one in done.items() if one.status != 0
+    )
 
 
-def ended(done: Done) -> str:
+def describe_end(done: Done) -> str:
     """How a script ended, in words."""
     late = "was not done in time" if done.status == 124 else f"ended with status {done.status}"
     return f"{late}: {done.output[-TOLD:]}" if done.output else late

@@ -120,10 +120,10 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
         os.setpgid(0, 0)
         # a worker that is killed takes its builder with it: nothing is made behind the back of who cleans up
         if signals.die_with(worker):
-            signals.raise_when_told()
-            signals.hear_again()
+            signals.raise_on_signal()
+            signals.unblock_signals()
             lines.send_line(saying, _answer(order, lock, saying))
-    except signals.Told:
+    except signals.Terminated:
         pass
     except BaseException:  # nobody above us would say it
         os.write(2, log_line(traceback.format_exc()))

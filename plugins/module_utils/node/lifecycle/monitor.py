@@ -200,7 +200,7 @@ class Watching:
             self._connecting = _Connecting(self._settings.libvirt_uri)
 
     def _hear(self, heard: set[int]) -> None:
-        if heard.intersection(self._words.filenos()) and (message := self._words.hear()):
+        if heard.intersection(self._words.filenos()) and (message := self._words.receive_message()):
             self._log(f"the job's shell: {message}")
         self._follower.hear(heard)
         if self._connecting is not None and self._connecting.fileno() in heard:
@@ -310,7 +310,7 @@ class Watching:
             return
         lost = LostRecord(guest.name, self._settings.node_name, reason, last_lines, round(time.time(), 3))
         try:
-            records.leave_lost(self._place, lost, reader_uid=self._part.owner.uid)
+            records.write_lost(self._place, lost, reader_uid=self._part.owner.uid)
         except (OSError, VTorqueError) as error:
             self._log(f"lost.json was not written: {error}")
 

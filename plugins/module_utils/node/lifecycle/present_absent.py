@@ -74,7 +74,7 @@ def present(
                 return found
             offered = domains.capabilities()
             preflight.preflight(part, settings, offered)
-            qemu_user.remember(offered.qemu_ids[0], settings)
+            qemu_user.save_uid(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
             return build.make(part, settings, domains, deadline, checked, cores)
 

@@ -60,9 +60,9 @@ def _live(order: Order, answering: int) -> t.NoReturn:
         os.setsid()
         os.chdir("/")
         answering = _own_descriptors(order, answering)
-        signals.settle()
+        signals.reset_signals()
         noted = signals.Noted()  # for good: what was before it is the caller's
-        signals.hear_again()
+        signals.unblock_signals()
         _Worker(order, noted, answering).run()
     except BaseException:  # nobody above us would say it
         log(traceback.format_exc())

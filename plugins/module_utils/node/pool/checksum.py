@@ -23,11 +23,11 @@ Advance = t.Callable[[int], None]
 """So many bytes more are done."""
 
 
-def nobody_looks(_count: int) -> None:
+def ignore_progress(_count: int) -> None:
     """Progress that nobody sees."""
 
 
-def digest(stream: t.BinaryIO, advance: Advance = nobody_looks) -> str:
+def digest(stream: t.BinaryIO, advance: Advance = ignore_progress) -> str:
     """The SHA-256 of a file, from its beginning.
 
     Args:
@@ -47,7 +47,7 @@ def digest(stream: t.BinaryIO, advance: Advance = nobody_looks) -> str:
     return total.hexdigest()
 
 
-def copy(source: t.BinaryIO, target: pathlib.Path, what: str, advance: Advance = nobody_looks) -> tuple[str, int]:
+def copy(source: t.BinaryIO, target: pathlib.Path, what: str, advance: Advance = ignore_progress) -> tuple[str, int]:
     """Copy a file that nobody may write meanwhile, with its holes, to one that all may read and nobody may write.
 
     Args:
@@ -120,7 +120,7 @@ def bytes_of(image: Image) -> int:
     return sum(path.stat().st_size for path, _digest in _parts(image))
 
 
-def verify(image: Image, advance: Advance = nobody_looks) -> bool:
+def verify(image: Image, advance: Advance = ignore_progress) -> bool:
     """Read an image whole, and compare it with its record.
 
     Args:

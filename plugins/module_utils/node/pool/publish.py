@@ -16,7 +16,7 @@ import typing as t
 from ...errors import ImageFault, UserFault, VTorqueError
 from ...system.clock import Deadline
 from . import disk_check, images
-from .checksum import Advance, copy, nobody_looks
+from .checksum import Advance, copy, ignore_progress
 from .disk_format import DiskHeader
 from .images import Image
 from .revision import Wanted, check_name, newest, open_source, record_of
@@ -34,7 +34,7 @@ def publish(
     wanted: Wanted,
     pool: pathlib.Path,
     *,
-    advance: Advance = nobody_looks,
+    advance: Advance = ignore_progress,
     max_bytes: int = 0,
     owner_uid: int = 0,
     qemu_img: pathlib.Path = disk_check.QEMU_IMG,

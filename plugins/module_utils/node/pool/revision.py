@@ -19,7 +19,7 @@ import typing as t
 from ...errors import UserFault
 from ...text import printable
 from . import disk_check, images
-from .checksum import Advance, digest, nobody_looks
+from .checksum import Advance, digest, ignore_progress
 from .images import Image
 
 
@@ -93,7 +93,7 @@ def newest(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image | None
     return images.find(name, pool, owner_uid=owner_uid)
 
 
-def same(wanted: Wanted, before: Image, *, advance: Advance = nobody_looks) -> bool:
+def same(wanted: Wanted, before: Image, *, advance: Advance = ignore_progress) -> bool:
     """Return whether the newest revision is what is wanted already.
 
     Args:

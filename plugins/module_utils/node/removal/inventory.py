@@ -118,7 +118,7 @@ def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
         NodeFault: a directory of this node cannot be read.
         VTorqueError: this process has no descriptor or memory left to look with.
     """
-    known = _Known(qemu_user.remembered(settings), _guests_here(settings))
+    known = _Known(qemu_user.load_uids(settings), _guests_here(settings))
     found = []
     for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
@@ -259,7 +259,7 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     signalled: dict[int, bool] = {}
     with contextlib.ExitStack() as handles:
         killed: list[ProcessHandle] = []
-        known = _Known(qemu_user.remembered(settings), _guests_here(settings))
+        known = _Known(qemu_user.load_uids(settings), _guests_here(settings))
         users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
         mine = [pid for pid, owner in processes(settings) if owner == key]
         # the user may have more of theirs than we may have descriptors: first what they cannot have made

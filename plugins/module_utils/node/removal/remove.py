@@ -54,7 +54,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         owner = next(
             (guest_file.owner_uid for path in entries(directory) if (guest_file := read_guest_file(path))), None
         )
-        usage.keep_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
+        usage.save_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
     for facts in there:
         macs |= set(facts.macs)
         if domains.destroy(facts.name):
@@ -66,7 +66,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         guest_file = read_guest_file(path)
         if guest_file is not None:
             macs.add(guest_file.mac)
-        keep_console(path, settings.record_dir(job_id, start), settings, guest_file.owner_uid if guest_file else None)
+        save_console(path, settings.record_dir(job_id, start), settings, guest_file.owner_uid if guest_file else None)
     _delete(directory, removed)
     if macs:
         # without a bridge there is nothing to forget
@@ -92,7 +92,7 @@ def _delete(directory: pathlib.Path, removed: list[str]) -> None:
     removed.append(f"directory {directory.name}")
 
 
-def keep_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettings, owner_uid: int | None) -> None:
+def save_console(guest: pathlib.Path, target: pathlib.Path, settings: NodeSettings, owner_uid: int | None) -> None:
     """The end of a console outlives its guest, harmless on a terminal; that it cannot be kept stops no removal.
 
     Args:

@@ -21,18 +21,18 @@ from .settings import NodeSettings
 FILE = "qemu_user.json"
 
 
-def remember(uid: int, settings: NodeSettings) -> None:
+def save_uid(uid: int, settings: NodeSettings) -> None:
     """Keep that guests run as this user; that it cannot be kept stops nothing, for their disks say it too.
 
     Those before them are kept as well: their guests live on when libvirt is told of another.
     """
     with contextlib.suppress(VTorqueError):
-        known = remembered(settings)
+        known = load_uids(settings)
         if uid not in known:
             files.write(settings.run_dir / FILE, json.dumps({"uids": sorted({*known, uid})}))
 
 
-def remembered(settings: NodeSettings) -> frozenset[int]:
+def load_uids(settings: NodeSettings) -> frozenset[int]:
     """As whom guests were run here since the boot; root, as whom any libvirt may run them, is always among them.
 
     Raises:

@@ -215,7 +215,7 @@ class _Child:
     def _become(self, name: str, listening: int, log_descriptor: int, parent: int, telling: int) -> t.NoReturn:
         """The child's whole life before it is qemu-nbd."""
         try:
-            signals.settle()
+            signals.reset_signals()
             if self.cores:
                 os.sched_setaffinity(0, self.cores)
             os.setgroups([self.owner.gid, *(group.gid for group in self.owner.groups if group.gid > 0)])

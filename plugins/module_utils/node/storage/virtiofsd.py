@@ -264,7 +264,7 @@ class _Child:
         """The child's whole life before it is virtiofsd."""
         what = "descriptors"
         try:
-            signals.settle()
+            signals.reset_signals()
             if self.cores:
                 os.sched_setaffinity(0, self.cores)
             nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

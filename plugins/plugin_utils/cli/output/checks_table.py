@@ -10,7 +10,7 @@ import sys
 import typing as t
 
 from ....module_utils.wire.health_report import BAD, NONE, OK, STATES, WARN, Report
-from .node_names import folded
+from .node_names import fold_names
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
     from rich.console import Console
@@ -98,7 +98,7 @@ def show(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "che
         # as text: what a host says is never markup
         cells = [Text(row.check if row.check != before else ""), Text(row.value, COLOURS[row.state]), Text(problem)]
         if several:
-            cells.insert(1, Text(folded(row.nodes)))
+            cells.insert(1, Text(fold_names(row.nodes)))
         table.add_row(*cells)
         before = row.check
     with console.capture() as captured:

@@ -11,7 +11,7 @@ from ....module_utils.errors import UserFault
 from ....module_utils.slow_libraries import load_library
 
 
-def folded(names: t.Sequence[str]) -> str:
+def fold_names(names: t.Sequence[str]) -> str:
     """Names in one short word.
 
     Args:
@@ -23,7 +23,7 @@ def folded(names: t.Sequence[str]) -> str:
     return str(sets.NodeSet.fromlist(list(names), resolver=sets.RESOLVER_NOGROUP))
 
 
-def expanded(names: t.Sequence[str]) -> tuple[str, ...]:
+def expand_names(names: t.Sequence[str]) -> tuple[str, ...]:
     """The names that are meant, each once, in the order in which they were given.
 
     Args:

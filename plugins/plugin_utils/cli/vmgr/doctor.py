@@ -21,7 +21,7 @@ from ...bridge import examine
 from ...bridge.node_settings import host_name
 from ..output.checks_table import show
 from ..output.json_output import add_json, tell
-from ..output.node_names import expanded
+from ..output.node_names import expand_names
 from ..output.progress import counted
 
 HELP = "is a node, or the site, fit for virtual machines? (root)"
@@ -120,7 +120,7 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
     policy, _broken = load_usable(load)  # what is broken is a finding
     batch = open_batch(policy, front_end=host_matches(policy.regex_fe, here), timeout_s=BATCH_S)
     known = _known(batch, needed=call.nodes is None)
-    names = expanded(call.nodes) if call.nodes is not None else tuple(known)
+    names = expand_names(call.nodes) if call.nodes is not None else tuple(known)
     if not names:
         raise UserFault("no node", "is known to the batch system")
     reports = []

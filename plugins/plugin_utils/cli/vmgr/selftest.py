@@ -29,7 +29,7 @@ from ...site import as_user
 from ...site import selftest as selftest_call
 from ..output.checks_table import show
 from ..output.json_output import add_json, tell
-from ..output.node_names import expanded
+from ..output.node_names import expand_names
 from ..output.progress import waiting
 from ..output.tables import table
 from .job import phase_figures
@@ -152,7 +152,7 @@ def _user(name: str | None) -> pwd.struct_passwd:
 def _places(call: argparse.Namespace, policy: Policy, nodes: t.Sequence[BatchNode]) -> list[tuple[str, int]]:
     """A number of nodes or a node's name for each job, and how many nodes that is."""
     if call.node is not None:
-        return [(name, 1) for name in expanded(call.node)]
+        return [(name, 1) for name in expand_names(call.node)]
     if not call.each_node:
         return [(str(call.nodes), call.nodes)]
     used = [node for node in nodes if not node.states & OUT_OF_USE]

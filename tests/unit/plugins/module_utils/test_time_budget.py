@@ -88,7 +88,7 @@ POLICIES = st.builds(Policy, prologue_timeout=SECONDS, timeout=SECONDS, vm_epilo
 @example(Policy())
 @example(good(Policy(prologue_timeout=1, vm_epilogue_timeout=1)))
 def test_prologue_at_its_worst_ends_with_a_verdict_before_torque_kills_it(policy: Policy) -> None:
-    assert list(consistency.find(policy)) == []
+    assert list(consistency.find_contradictions(policy)) == []
     with pytest.MonkeyPatch.context() as patch:
         hook = Hook("prologue", policy, patch)
         assert hook.until == BEGAN + policy.prologue_timeout

@@ -17,7 +17,7 @@ from ....bridge.node_settings import Configuration
 from ....site.compute_nodes import list_nodes
 from ....site.image_push import HERE, SILENT, push
 from ...output.json_output import tell
-from ...output.node_names import expanded, folded
+from ...output.node_names import expand_names, fold_names
 from ...output.progress import waiting
 
 if t.TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(call: argparse.Namespace, configuration: Configuration) -> int:
     policy = configuration.policy
     image = images.find(call.name, configuration.settings.pool)
     sources_of(image)
-    nodes = expanded(call.nodes) if call.nodes is not None else list_nodes(policy)
+    nodes = expand_names(call.nodes) if call.nodes is not None else list_nodes(policy)
     latest: dict[str, str] = {}
     with waiting(wanted=not call.json) as say:
 
@@ -106,4 +106,4 @@ def _show(image: str, brought: t.Sequence[Brought]) -> None:
     for one in brought:
         alike.setdefault((one.state, one.reason), []).append(one.node)
     for (state, text), nodes in alike.items():
-        print(f"{folded(nodes)}: {image} is here" if state == HERE else f"{folded(nodes)}: {state}: {text}")
+        print(f"{fold_names(nodes)}: {image} is here" if state == HERE else f"{fold_names(nodes)}: {state}: {text}")

@@ -302,7 +302,7 @@ def test_records_that_the_front_end_does_not_get_are_told(
         record.parent.mkdir(parents=True)
         record.write_text("{}")
         os.utime(record, (time.time() - age_s,) * 2)
-        delivery_queue.leave(key, settings.state_dir)
+        delivery_queue.mark_pending(key, settings.state_dir)
         delivery_queue.tried(key, why, settings.state_dir)
     finding = doctor.look_at_spool(settings)
     assert seen(finding) == expected
@@ -320,7 +320,7 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     def look() -> Finding:
         return doctor.look_at_cache(dataclasses.replace(settings, cache_bytes=8 << 20), tmp_path / "no systemd")
 
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     assert seen(look()) == ("ok", "-")
     settings.pool.chmod(0o755)
     image_pool.add(settings.pool, "tiny@1")

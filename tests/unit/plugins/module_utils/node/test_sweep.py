@@ -343,7 +343,7 @@ def test_leftovers_of_an_earlier_boot_are_removed_by_one_sweep(node: Node, monke
     key = node.start(7, domain=False, boot=EARLIER)
     lock = start_lock.start_lock(node.settings, key)
     alone: list[bool] = []
-    monkeypatch.setattr(sweep, "keep_console", lambda *_: alone.append(start_lock.is_held_alone(lock)))
+    monkeypatch.setattr(sweep, "save_console", lambda *_: alone.append(start_lock.is_held_alone(lock)))
     former = start_lock.bury
 
     def meanwhile(settings: NodeSettings, key: str) -> None:

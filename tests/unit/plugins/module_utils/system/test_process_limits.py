@@ -21,7 +21,7 @@ of_session = pathlib.Path(f"/proc/{os.getsid(0)}/autogroup")
 def group():
     return of_session.read_text().strip() if of_session.exists() else ""
 before = group()
-background.step_back(9)
+background.lower_priority(9)
 print(os.getpriority(os.PRIO_PROCESS, 0), before, group(), sep=chr(10))
 """
 
@@ -58,7 +58,7 @@ def test_kernel_without_groups_is_no_fault(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(os, "getsid", lambda _process: os.getpid())
     asked: list[int] = []
     monkeypatch.setattr(os, "nice", asked.append)
-    process_limits.step_back(19)
+    process_limits.lower_priority(19)
     assert asked == [19]
     assert not (tmp_path / "none").exists()
 

@@ -31,7 +31,7 @@ class Node:
         patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, words: self.logged.append(words))
         patch.setattr(vtorque_cache.cgroup, "leave_all", lambda: None)
         patch.setattr(vtorque_cache.os, "nice", lambda _more: 0)
-        patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+        patch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
 
     def call(self, *words: str) -> tuple[int, str]:
         status = vtorque_cache.run(words, lambda: self.settings)
@@ -81,7 +81,7 @@ def test_list_tells_of_what_waits_and_what_failed(node: Node) -> None:
 
 
 def test_get_waits_and_tells_why_it_waits_in_vain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: node.call("fill"))
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: node.call("fill"))
     assert node.call("get", "tiny")[1].endswith("tiny@1 is on cn1\n")
     image_pool.add(node.settings.pool, "bad@1")
     image_pool.spoil(node.settings.pool / "bad@1/disk.img")

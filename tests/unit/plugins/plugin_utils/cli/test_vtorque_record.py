@@ -255,7 +255,7 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert "LogLevel=ERROR" in called
     assert "UpdateHostKeys=no" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
-    assert delivery_queue.waiting(sender.place) == ()
+    assert delivery_queue.list_pending(sender.place) == ()
 
 
 def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
@@ -296,7 +296,7 @@ def test_failure_is_a_line_in_the_log(
     assert sender.send(script) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert words in line
-    (mark,) = delivery_queue.waiting(sender.place)
+    (mark,) = delivery_queue.list_pending(sender.place)
     assert (mark.key, mark.why in line, bool(mark.why)) == ("7.head.1", True, True)
 
 
@@ -309,7 +309,7 @@ def test_record_that_is_given_up_is_a_loud_word(
     words = "was not handed over to fe, and that is given up: another record is kept; it stays on this node"
     assert logged == [f"the record of start 1 of job 7.head {words}"]
     assert words in capfd.readouterr().err
-    assert delivery_queue.waiting(sender.place) == ()
+    assert delivery_queue.list_pending(sender.place) == ()
 
 
 def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture[str]) -> None:

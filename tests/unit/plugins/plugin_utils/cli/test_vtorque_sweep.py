@@ -228,7 +228,7 @@ def test_record_of_a_start_that_a_boot_ended_waits_for_the_front_end(site: Site)
 
 def test_record_that_goes_before_the_front_end_got_it_is_a_loud_word(site: Site, capsys: Capture) -> None:
     keep_record(site, "7.head.1", 1e9)
-    delivery_queue.leave("7.head.1", site.settings.state_dir)
+    delivery_queue.mark_pending("7.head.1", site.settings.state_dir)
     site.patch.setattr(node_sweep.delivery, "send_waiting", lambda *_words, **_places: ())
     assert site.run() == 0
     assert site.logged[-1] == "lost     7.head.1: this record is too old to be kept, and the front end never got it"

@@ -18,5 +18,5 @@ def test_fault_of_ours_is_one_line_whatever_becomes_of_the_log(
         raise RuntimeError("the log")
 
     monkeypatch.setattr(main, "_keep", fail)
-    main.tell_unexpected(KeyError, KeyError("x"), None)
+    main.report_unexpected(KeyError, KeyError("x"), None)
     assert capfd.readouterr().err == "vtorque: a fault in vTorque itself: KeyError: tell the administrator\n"

@@ -33,7 +33,7 @@ def test_kind_more_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (SiteFault("the pool", "is away"), "site", "the pool"),
         (OSError(5, "broken"), "unclear", "this node could not do it"),
-        (signals.Told("SIGTERM"), "unclear", "the request was cancelled"),
+        (signals.Terminated("SIGTERM"), "unclear", "the request was cancelled"),
         (ZeroDivisionError("x"), "unclear", "a fault in vTorque itself: ZeroDivisionError"),
     ],
 )

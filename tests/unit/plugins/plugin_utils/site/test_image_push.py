@@ -36,7 +36,7 @@ class Node:
         self.settings: NodeSettings = image_pool.settings_for(directory)
         image_pool.add(self.settings.pool)
         patch.setattr(site_requests, "read_settings", lambda _load: self.settings)
-        patch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+        patch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
 
     def ask(self, **changes: t.Any) -> dict[str, t.Any]:
         line = json.dumps({**to_dict(ORDER), **changes}).encode() + b"\n"

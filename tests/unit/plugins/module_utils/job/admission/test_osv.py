@@ -284,5 +284,5 @@ def test_variables_that_osv_cannot_have_are_left_out_and_told() -> None:
     job = {b"PBS_JOBID": b"1", b"EMPTY": b"", b"LD_LIBRARY_PATH": b"/x", b"BASH_FUNC_x%%": b"() {", b"A": b"\xff\n"}
     given_ = osv_session.variables_for(job, "alice")
     assert given_ == {b"PBS_JOBID": b"1", b"A": b"\xff\n", b"USER": b"alice", b"LOGNAME": b"alice"}
-    assert osv_session.dropped(job, given_).endswith(": EMPTY LD_LIBRARY_PATH BASH_FUNC_x%%")
-    assert osv_session.dropped({b"A": b"1"}, given_) == ""
+    assert osv_session.describe_dropped(job, given_).endswith(": EMPTY LD_LIBRARY_PATH BASH_FUNC_x%%")
+    assert osv_session.describe_dropped({b"A": b"1"}, given_) == ""

@@ -167,9 +167,9 @@ def test_component_that_the_site_has_not_is_nobodys_default(component: str) -> N
     """Told for policies that are made by themselves: the parameters of the file wait for the components."""
     without = Policy(**{f"{component}_enabled_default": True})  # type: ignore[arg-type]
     told = [(f"{component}_enabled_default", f"needs {component}_enabled")]
-    assert [(name, words.partition(":")[0]) for name, words in consistency.find(without)] == told
+    assert [(name, words.partition(":")[0]) for name, words in consistency.find_contradictions(without)] == told
     both = Policy(**{f"{component}_enabled_default": True, f"{component}_enabled": True})  # type: ignore[arg-type]
-    assert list(consistency.find(both)) == []
+    assert list(consistency.find_contradictions(both)) == []
 
 
 @pytest.mark.parametrize("key", policy_module._NOT_YET)
@@ -502,5 +502,5 @@ def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(
 @pytest.mark.parametrize("name", ["vm_prologue_default", "vm_epilogue_default"])
 def test_site_cannot_have_a_script_for_hooks_where_it_would_be_refused(name: str) -> None:
     policy = dataclasses.replace(Policy(), **{name: "/opt/site/setup.sh"})
-    assert name not in dict(consistency.find(policy))
-    assert name in dict(consistency.find(dataclasses.replace(policy, batch_system="slurm")))
+    assert name not in dict(consistency.find_contradictions(policy))
+    assert name in dict(consistency.find_contradictions(dataclasses.replace(policy, batch_system="slurm")))

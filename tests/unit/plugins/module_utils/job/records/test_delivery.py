@@ -48,7 +48,7 @@ class Node:
         files.make_record_directory(path.parent)
         files.write(path, json.dumps({"version": 1, "job_id": f"{number}.head", "start": 1}))
         (path.parent / "vtorque.log").write_text("began\n")
-        delivery_queue.leave(key, self.state_dir)
+        delivery_queue.mark_pending(key, self.state_dir)
         now = time.time()
         os.utime(path, (now - age_s,) * 2)
         os.utime(self.state_dir / "spool" / key, (now - (age_s if tried_s is None else tried_s),) * 2)
@@ -68,7 +68,7 @@ class Node:
 
     @property
     def waiting(self) -> list[str]:
-        return [mark.key for mark in delivery_queue.waiting(self.state_dir)]
+        return [mark.key for mark in delivery_queue.list_pending(self.state_dir)]
 
     def log(self, key: str) -> str:
         return (self.state_dir / "records" / key / "vtorque.log").read_text()
@@ -97,7 +97,7 @@ def test_front_end_that_is_away_is_asked_once_a_sweep(node: Node) -> None:
     assert node.sweep() == [(keys[1], AWAY)]
     assert node.sweep() == []
     assert node.waiting == keys
-    assert delivery_queue.waiting(node.state_dir)[0].why.endswith("Connection refused")
+    assert delivery_queue.list_pending(node.state_dir)[0].why.endswith("Connection refused")
     assert node.log(keys[0]) == "began\n"  # else no record that waits would ever be old
 
 
@@ -106,7 +106,7 @@ def test_record_that_is_refused_holds_up_no_other(node: Node) -> None:
     refused, taken = node.wait(7), node.wait(8, age_s=500)
     assert node.sweep() == [(refused, REFUSED), (taken, TAKEN)]
     assert node.waiting == [refused]
-    assert delivery_queue.waiting(node.state_dir)[0].why == "No space left on device"
+    assert delivery_queue.list_pending(node.state_dir)[0].why == "No space left on device"
 
 
 def test_record_that_will_never_be_taken_is_given_up_and_stays_on_the_node(node: Node) -> None:

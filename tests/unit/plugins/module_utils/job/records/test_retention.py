@@ -66,7 +66,7 @@ def test_record_that_the_front_end_has_not_got_is_kept_longer_and_then_named(hos
     for name, age_days in (("1.head.1", 181), ("2.head.1", 179), ("3.head.1", 91)):
         host.keep(name, age_days)
     for name in ("1.head.1", "2.head.1"):
-        delivery_queue.leave(name, host.state_dir)
+        delivery_queue.mark_pending(name, host.state_dir)
     assert host.retire() == Retired(("1.head.1", "3.head.1"), (), ("1.head.1",))
     assert [path.name for path in (host.state_dir / "spool").iterdir()] == ["2.head.1"]
 

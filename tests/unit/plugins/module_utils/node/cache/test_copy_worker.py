@@ -69,7 +69,7 @@ class Workers:
 def workers(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Workers]:
     """No systemd here: the program is started by who wants something."""
     here = Workers()
-    monkeypatch.setattr(copy_queue, "see_to_it", here.start)
+    monkeypatch.setattr(copy_queue, "ensure_worker", here.start)
     yield here
     here.end()
 
@@ -114,7 +114,7 @@ def test_ten_who_want_the_same_at_once_fetch_it_once(settings: NodeSettings, wor
 def test_mark_outlives_a_killed_worker_and_the_next_goes_on(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     copy_queue.want(settings, TINY)
     if (pid := os.fork()) == 0:
         monkeypatch.setattr(copy_worker, "fetch", lambda *_words: signal.pause())
@@ -137,7 +137,7 @@ def test_mark_outlives_a_killed_worker_and_the_next_goes_on(
 def test_oldest_comes_first_and_what_fails_holds_up_nobody(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     add(settings.pool, "bad@1")
     spoil(settings.pool / "bad@1/disk.img")
     bad, gone = Want("local", "bad@1"), Want("local", "gone@1")
@@ -154,7 +154,7 @@ def test_oldest_comes_first_and_what_fails_holds_up_nobody(
 
 
 def test_just_the_content_that_was_wrong_is_refused(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     disk = settings.pool / "tiny@1/disk.img"
     good = disk.read_bytes()
     spoil(disk)
@@ -173,7 +173,7 @@ def test_copy_is_verified_again_once_a_boot_and_replaced_when_broken(
     settings: NodeSettings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
 
     def once_more() -> str:
         copy_queue.want(settings, TINY)
@@ -191,7 +191,7 @@ def test_copy_is_verified_again_once_a_boot_and_replaced_when_broken(
 
 
 def test_verify_finds_a_broken_copy_and_replaces_it(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     copy_queue.want(settings, TINY)
     work(settings)
     assert work(settings, verify=["tiny@1"]) == ["local:tiny@1: verified"]
@@ -207,7 +207,7 @@ def test_verify_finds_a_broken_copy_and_replaces_it(settings: NodeSettings, monk
 def test_verify_replaces_a_copy_that_the_disk_does_not_give_back(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     copy_queue.want(settings, TINY)
     work(settings)
     really = images.read
@@ -241,7 +241,7 @@ def test_limit_is_a_size_or_a_share_of_the_disk(tmp_path: pathlib.Path) -> None:
 def test_no_room_is_the_sites_fault_and_told_to_who_waits(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     here = settings_for(tmp_path, cache_bytes=MIB)
     add(here.pool)
     copy_queue.want(here, TINY)
@@ -254,7 +254,7 @@ def test_missing_part_of_a_copy_is_promised_to_no_guest(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would find its disk full, or the copy, where there was room for both."""
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     really = images.read
     promised = []
 
@@ -287,7 +287,7 @@ def test_disk_that_guests_fill_under_a_copy_is_no_fault_of_the_node(
     def refuse(*_words: object) -> t.NoReturn:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     monkeypatch.setattr(copy_worker, "promised_bytes", lambda *_words: promised)
     monkeypatch.setattr(fetch, "_write", refuse)
     copy_queue.want(settings, TINY)
@@ -317,7 +317,7 @@ def test_pool_that_goes_away_under_way_and_a_note_that_cannot_be_written_leave_n
     def full(path: pathlib.Path, *_words: object, **_more: object) -> t.NoReturn:
         raise VTorqueError(f"{path} was not written")
 
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     monkeypatch.setattr(copy_worker, "fetch", away)
     copy_queue.want(settings, TINY)
     work(settings)

@@ -45,7 +45,7 @@ def filled(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     words: list[str] = []
     image_pool.add(node.settings.pool, "disk@1")
     node.settings = dataclasses.replace(node.settings, cache_bytes=64 << 20)
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda settings: copy_worker.work_off(settings, words.append))
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, words.append))
     return words
 
 
@@ -53,7 +53,7 @@ def filled(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody fetches anything."""
     image_pool.add(node.settings.pool, "disk@1")
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda _settings: None)
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
 
 
 def base(node: Node, guest: str = "vcn1-1") -> pathlib.Path | None:
@@ -105,7 +105,7 @@ def test_an_image_that_still_arrives_is_the_sites_fault_and_says_how_far_it_is(
 
 
 def test_start_that_is_over_waits_no_longer(node: Node, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_queue, "see_to_it", lambda settings: start_lock.bury(settings, f"{JOB}.1"))
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda settings: start_lock.bury(settings, f"{JOB}.1"))
     with pytest.raises(start_lock.StartOver):
         node.present(node.part(1, fs_type="local", **COPIED))
 

@@ -65,7 +65,7 @@ def test_line_of_the_jobs_shell_is_in_the_log_once_and_cannot_pose(node: Node) -
     """It is said by a user's process; who holds the FIFO open, or fills it, keeps the worker from nothing."""
     node.open_log()
     shell_message.offer(node.run_directory, 65534)
-    shell_message.say(node.run_directory, "dropped: TMPDIR\n2026 forged\x1b[2J")
+    shell_message.send_message(node.run_directory, "dropped: TMPDIR\n2026 forged\x1b[2J")
     client.present(node.part(), node.settings, node.soon())
     node.wait_for_words("the job's shell: dropped: TMPDIR\n")
     with (node.run_directory / shell_message.NAME).open("r+b", buffering=0) as fifo:

@@ -306,7 +306,7 @@ def test_qemu_user_is_saved_before_the_first_guest_is_created(node: Node) -> Non
     node.patch.setattr(build, "make", _raise)
     with pytest.raises(KeyboardInterrupt):
         node.present()
-    assert qemu_user.remembered(node.settings) == {0, 64055}
+    assert qemu_user.load_uids(node.settings) == {0, 64055}
 
 
 @pytest.mark.parametrize("opens", ["/dev/null", "known_hosts"])

@@ -156,13 +156,13 @@ def test_processes_that_nobody_could_look_at_are_not_none(settings: NodeSettings
 
 
 def test_qemu_user_is_known_or_reported_as_unknown(settings: NodeSettings, refuse: Refuse) -> None:
-    assert qemu_user.remembered(settings) == {0}
-    qemu_user.remember(64055, settings)
-    assert qemu_user.remembered(settings) == {0, 64055}
+    assert qemu_user.load_uids(settings) == {0}
+    qemu_user.save_uid(64055, settings)
+    assert qemu_user.load_uids(settings) == {0, 64055}
     refuse(settings.run_dir / qemu_user.FILE)
     with pytest.raises(NodeFault, match=BROKEN):
-        qemu_user.remembered(settings)
-    qemu_user.remember(1, settings)
+        qemu_user.load_uids(settings)
+    qemu_user.save_uid(1, settings)
 
 
 def test_image_whose_overlays_cannot_be_read_is_not_free(settings: NodeSettings, refuse: Refuse) -> None:

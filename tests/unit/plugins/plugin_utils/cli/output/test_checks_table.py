@@ -28,7 +28,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output imp
     ],
 )
 def test_names_are_folded(names: list[str], shown: str) -> None:
-    assert node_names.folded(names) == shown
+    assert node_names.fold_names(names) == shown
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_names_are_folded(names: list[str], shown: str) -> None:
     ],
 )
 def test_names_are_unfolded(words: list[str], names: tuple[str, ...]) -> None:
-    assert node_names.expanded(words) == names
+    assert node_names.expand_names(words) == names
 
 
 @pytest.mark.parametrize("words", [["cn["], [""], [","], ["cn[1-"], ["cn[b-a]"]])
 def test_text_that_is_no_node_set_is_refused(words: list[str]) -> None:
     with pytest.raises(UserFault, match="node"):
-        node_names.expanded(words)
+        node_names.expand_names(words)
 
 
 DEAD = Finding("libvirt", BAD, BAD, "is [red]dead[/red]", "start it")
