@@ -407,16 +407,19 @@ def site(request: pytest.FixtureRequest, labs: t.Callable[[str], Site]) -> Site:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Have a test run on each batch system that is marked so, and both ways one of a module that asks for that."""
     if marker := metafunc.definition.get_closest_marker("both"):
-        metafunc.parametrize("site", list(_systems(*marker.args)), indirect=True, scope="session")
+        metafunc.parametrize("site", list(_systems(*marker.args, **marker.kwargs)), indirect=True, scope="session")
     if ways := getattr(metafunc.module, "START_WAYS", ()):
         metafunc.parametrize("start_way", ways, indirect=True, scope="module")
 
 
-def _systems(*short: str) -> t.Iterator[t.Any]:
-    """The batch systems; on another than Torque a test that does not name it is of those that `FULL=1` adds."""
+def _systems(*short: str, elsewhere: str = "") -> t.Iterator[t.Any]:
+    """The batch systems; on another than Torque a test that does not name it is of those that `FULL=1` adds.
+
+    So is a test on Torque that says that another one proves the same there (`elsewhere`).
+    """
     for name in BATCHES:
         marks = [*([pytest.mark.slurm] if name != TORQUE.name else [])]
-        marks += [pytest.mark.full] if name != TORQUE.name and name not in short else []
+        marks += [pytest.mark.full] if name not in (*short, TORQUE.name) or name == elsewhere else []
         yield pytest.param(name, marks=marks, id=name)
 
 

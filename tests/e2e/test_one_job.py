@@ -15,7 +15,7 @@ from .trouble import end_by_term, wait_in_guest
 START_WAYS = cases(WAYS, "fast")
 
 
-@pytest.mark.both("slurm")
+@pytest.mark.both  # slurm/test_one_job.py has one of its own, and test_kinds.py the streams
 def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
     """Batch job with the site's defaults alone: another host name, the user's ids, stdout and stderr apart."""
     script = site.write("/home/alice/where.sh", "#!/bin/sh\nhostname; uname -s; id -u; id -g; echo complaint >&2\n")
@@ -27,8 +27,9 @@ def test_script_runs_in_a_guest_and_streams_stay_apart(site: Site) -> None:
     assert ended.exit_status == 0
 
 
+@pytest.mark.full  # test_kinds.py and test_endings.py have 255 and 3, with each batch system
 @pytest.mark.both
-@pytest.mark.parametrize("status", cases([1, 37, 255], 255))
+@pytest.mark.parametrize("status", [1, 37, 255])
 def test_exit_status_is_the_scripts(site: Site, status: int) -> None:
     """255 too, which ssh uses for its own troubles."""
     ended = site.job(site.batch.named, "fails", stdin=f"echo out; exit {status}\n")
@@ -61,6 +62,7 @@ def test_arguments_and_path_are_those_of_the_node(site: Site) -> None:
     assert arguments == "2:a b:c"
 
 
+@pytest.mark.full  # `test_environment_of_the_job` and test_kinds.py have such values, too
 @pytest.mark.both
 def test_values_of_the_user_arrive_with_any_character(site: Site) -> None:
     """What the job's environment had at its submission."""
@@ -153,7 +155,7 @@ def test_qsig_ends_a_job_as_on_bare_metal(site: Site) -> None:
     assert site.end(job_id).exit_status == 266
 
 
-@pytest.mark.both("slurm")
+@pytest.mark.both("slurm", elsewhere="torque")  # test_endings.py deletes one with guests on two nodes
 def test_cancel_ends_the_job_in_its_guest(site: Site) -> None:
     """TERM reaches the guest before a KILL ends the job's shell: ended by TERM, as on bare metal."""
     job_id = site.submit(stdin="echo up; sleep 600\n")
