@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import subprocess
 
@@ -70,6 +71,7 @@ def test_proposals_of_vsbatch_are_options_of_sbatch(
         (["job", "console", "--"], ["--help", "--start", "--guest", "--node", "--json", "--query"]),
         (["job", "show", "4"], ["4711"]),
         (["job", "show", "7"], ["72[1]"]),
+        (["job", "show", "3"], ["33_1", "35"]),
         (["image", "show", "t"], ["tiny@1"]),
         (["image", "add", "x", "--boot", ""], ["bios", "uefi"]),
         (["image", "add", "x", "--distro", "r"], ["redhat", "rocky"]),
@@ -86,6 +88,8 @@ def test_vmgr_proposals(tmp_path: pathlib.Path, words: list[str], proposed: list
     pool, kept = tmp_path / "pool", tmp_path / "records"
     for path in (pool / "debian12@3", pool / "tiny@1", kept / "4711.head.1", kept / "72-1.head.1"):
         path.mkdir(parents=True)
+    (kept / "35.lab.1").mkdir()
+    (kept / "35.lab.1/record.json").write_text(json.dumps({"job_id": "35.lab", "alias": "33_1", "start": 1}))
     told = main.completion_words(str(pool), str(kept))
     text = templates.render("completion/vmgr.bash.j2", site_dir=None, **told)
     script = (
