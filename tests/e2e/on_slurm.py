@@ -131,7 +131,9 @@ def letter_of(job: t.Mapping[str, t.Any]) -> str:
 def facts_of(job: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Return what Slurm says of a job, under the names that qstat has for it."""
     status, signal = divmod(job["exit_code"], 256)
-    out, err = (job[f"standard_{name}"].replace("%j", str(job["job_id"])) for name in ("output", "error"))
+    # where the user names no file, nothing is said of it
+    named = job["standard_output"] or f"{job['current_working_directory']}/slurm-{names_of(job)[-1]}.out"
+    out, err = (name.replace("%j", str(job["job_id"])) for name in (named, job["standard_error"] or named))
     return {
         "job_state": letter_of(job),
         "exit_status": str(128 + (signal & 127) if signal else status),

@@ -195,6 +195,7 @@ def test_job_deleted_while_it_runs(site: Site) -> None:
     assert cleaned_itself(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_job_queued_again_while_it_runs(site: Site) -> None:
     """The second start has guests of its own, and of the first one nothing stays."""
@@ -296,6 +297,7 @@ def test_node_lost_while_guests_boot(site: Site, node: str) -> None:
     assert all(not one.note for one in site.nodes().values())
 
 
+@pytest.mark.both
 def test_sister_lost_while_the_job_runs(site: Site) -> None:
     """The job goes on in rank 0; the epilogue cleans what it reaches, and the lost node's own boot the rest."""
     job_id = site.submit(*site.batch.goes_on, *site.batch.pair, stdin=WAITS)
@@ -481,6 +483,7 @@ def session(site: Site) -> t.Iterator[Terminal]:
     terminal.close()
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_interactive_job_deleted(site: Site) -> None:
     """TERM ends the session, and its terminal is given back."""

@@ -77,6 +77,7 @@ def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None
     assert f'"image": "{OWN}"' in site.kept(ended.node, job_id, start)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_image_that_is_lost_under_a_job_is_told(site: Site) -> None:
     """Its guest cannot read what it has not read yet, so the job ends with the reason."""
@@ -155,6 +156,7 @@ def test_bad_image_is_refused_on_the_node_whoever_submitted_it(site: Site) -> No
     assert [site.nodes()[name].note for name in NODES] == ["", ""]
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_image_that_was_changed_meanwhile_is_not_booted(site: Site) -> None:
     """The job waits; its image becomes another."""
@@ -171,6 +173,7 @@ def test_image_that_was_changed_meanwhile_is_not_booted(site: Site) -> None:
     check_refused(site.end(other), "was changed after the job was submitted")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_what_no_node_makes_a_copy_of_is_not_kept(site: Site) -> None:
     for kind in ("local", "ramdisk"):
