@@ -163,7 +163,7 @@ def _submit(call: Call) -> int:
         return _dry_run_bare(call, asked) if dry else _hand_over(call, asked.as_it_is())
     host = os.uname().nodename
     if host_matches(policy.disabled_hosts_list, host):
-        raise UserFault(f"host {host}", "VM jobs are not submitted from here, by the site's word", "use another host")
+        raise UserFault(f"host {host}", "the site takes no VM jobs from here (disabled_hosts_list)", "use another host")
     offers, broken = pool_offers(policy)
     site = Site(
         offers, broken, lambda queue: _sizes(call, queue), check_user_disk, lambda path: digest_user_image(path, policy)

@@ -196,7 +196,7 @@ def _look(trial: Trial, batch: BatchSystem) -> None:
     if trial.job.state == "C":
         trial.ended = True
     elif trial.job.state == "H":
-        problem = f"it is held: {printable(trial.job.comment)[:300] or 'nobody says why'}"
+        problem = f"it is held: {printable(trial.job.comment)[:300] or 'no reason is known'}"
         trial.failure = Finding("ended", BAD, "held", problem, f"vmgr job show {trial.job_id}; vmgr doctor")
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-_ROOT = "needs root, which nobody has in a guest"
+_ROOT = "needs root, which users are not in a guest"
 _USERS = "the guest's one user is the job's, with the ids of the node"
 _SSH = "who enters a guest, and by which key, is decided for each job anew"
 _DISKS = "what a guest mounts is the site's list"

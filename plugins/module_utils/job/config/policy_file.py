@@ -186,7 +186,7 @@ def _believe(what: str, name: pathlib.Path, facts: os.stat_result, owner_uid: in
         why, hint = f"{name} can be written by {who}", f"chmod go-w {name}"
     else:
         return
-    raise SiteFault(what, f"{why}: it is not believed, for it could be another's word than root's", hint)
+    raise SiteFault(what, f"{why}: it is not believed, as others than root could have written it", hint)
 
 
 def _checked(file: pathlib.Path | str, entries: t.Sequence[Entry]) -> PolicyFile:
@@ -266,9 +266,9 @@ def objection(parameter: Parameter, raw: object) -> str:
         value = parameter.kind.read(raw)
     except BadValue as error:
         if isinstance(raw, list) and parameter.kind.form != "list":
-            return f"a list stands there, and one value is due: {error}"
+            return f"a list is given, and one value is due: {error}"
         if isinstance(raw, (str, int, float)) and parameter.kind.form == "list":
-            return f"one value stands there, and a list is due ([{format_value(raw)}]): {error}"
+            return f"one value is given, and a list is due ([{format_value(raw)}]): {error}"
         return f"allowed: {error}"
     if parameter.later and value != parameter.default:
         return f"belongs to {parameter.later}, which is not available yet{LEAVE}"

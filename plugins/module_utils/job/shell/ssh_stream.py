@@ -137,7 +137,7 @@ def take(directory: pathlib.Path) -> EarlyLine | None:
                 raise VTorqueError(f"{directory / name}", "is not root's FIFO")
         # one that ended between these openings would never tell an end of what comes back (fifo_open of the kernel)
         if not _is_read(opened[0]):
-            raise VTorqueError(f"{directory / login_fifos.SAID}", "is read by nobody any more")
+            raise VTorqueError(f"{directory / login_fifos.SAID}", "has no reader any more")
         return EarlyLine(directory, str(token), *opened)
     except (OSError, VTorqueError, KeyError):
         for fd in opened:

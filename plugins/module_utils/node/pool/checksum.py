@@ -70,7 +70,7 @@ def copy(source: t.BinaryIO, target: pathlib.Path, what: str, advance: Advance =
         after = os.fstat(source.fileno())
         size = os.fstat(fd).st_size
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or size != before.st_size:
-            raise UserFault(what, "was changed while it was copied", "let whoever writes it end first")
+            raise UserFault(what, "was changed while it was copied", "wait until it is written")
         os.fchmod(fd, 0o444)
         os.fsync(fd)
     return found, size

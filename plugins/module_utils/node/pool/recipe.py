@@ -39,8 +39,8 @@ RESERVED_PATHS = {
     "/etc/fstab": "the site's `mounts` say what guests mount",
     "/etc/cloud": "it is what makes the image boot fast, and from its seed alone",
     "/etc/vtorque": "vTorque writes there in the guest",
-    "/etc/sudoers": "nobody has root's power in a guest",
-    "/etc/sudoers.d": "nobody has root's power in a guest",
+    "/etc/sudoers": "users have no rights of root in a guest",
+    "/etc/sudoers.d": "users have no rights of root in a guest",
 }
 """What no file of a recipe may be, or lie in, and why."""
 NO_USERS = (

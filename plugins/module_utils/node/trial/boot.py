@@ -280,7 +280,7 @@ def _ended(domains: Domains, name: str) -> str:
         if event.kind == "lost":
             raise NodeFault("libvirt", f"was lost while the image booted: {event.reason}", cause="libvirt")
         if event.name == name and event.kind == "suspended":
-            raise NotTried("the image was not booted", f"its guest was paused: {event.reason or 'nobody says why'}")
+            raise NotTried("the image was not booted", f"its guest was paused: {event.reason or 'no reason is known'}")
         if event.name == name and event.kind in _OVER:
             return event.reason or event.kind
     return ""

@@ -88,7 +88,7 @@ def test_allowed_metadata_is_read_in_its_order() -> None:
         ("\nusers: [{name: bob}]", 2, "users: the guest's one user is the job's"),
         ("ssh_authorized_keys: [k]", 1, "who enters a guest, and by which key"),
         ("mounts: [[/dev/vdb, /mnt]]", 1, "what a guest mounts is the site's list"),
-        ("bootcmd: [id]", 1, "bootcmd: needs root, which nobody has in a guest; what runs as"),
+        ("bootcmd: [id]", 1, "bootcmd: needs root, which users are not in a guest; what runs as"),
         ("apt: {}", 1, "packages come from the image's own sources"),
         ("package_upgrade: true", 1, "packages come from the image's own sources"),
         ("power_state: {mode: reboot}", 1, "power_state: needs root"),

@@ -142,8 +142,8 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("bridge: [br0]\n", "bridge=['br0']: a list stands there, and one value is due: the name of an"),
-        ("mounts: nfs\n", "mounts=nfs: one value stands there, and a list is due ([nfs])"),
+        ("bridge: [br0]\n", "bridge=['br0']: a list is given, and one value is due: the name of an"),
+        ("mounts: nfs\n", "mounts=nfs: one value is given, and a list is due ([nfs])"),
         ("bridge: {a: b}\n", "bridge: one value is due, or a list of values; there is more depth than that (line 1)"),
         (BOMB, "c: no such parameter"),
         (

@@ -107,7 +107,7 @@ def test_empty_recipe_is_a_recipe(place: pathlib.Path, text: str) -> None:
         ("files: [{path: /etc/machine-id, content: x}]", "/etc/machine-id: may not be brought: it is each guest's own"),
         ("files: [{path: /etc/ssh/ssh_host_rsa_key, content: x}]", "a host key is each guest's own"),
         ("files: [{path: /etc/cloud/cloud.cfg.d/1.cfg, content: x}]", "may not be brought: it is what makes"),
-        ("files: [{path: /etc/sudoers.d/all, content: x}]", "may not be brought: nobody has root's power"),
+        ("files: [{path: /etc/sudoers.d/all, content: x}]", "may not be brought: users have no rights of root"),
         ("files: [{path: /etc/x, content: x}, {path: /etc/x, content: y}]", "/etc/x: is given twice"),
         ("files: [{path: /etc/x, content: x}, {path: /etc/x/y, content: y}]", "/etc/x: is a file and the directory of"),
     ],
