@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import slow_libraries
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MOST = 25
+MOST = 24
 """So many there are; who takes some away writes the new number here, and nobody adds one."""
 WITHOUT_REASON = {}
 """Files whose late imports still have to give their reason, and how many do not."""

@@ -24,6 +24,7 @@ from ...module_utils.text import format_bytes
 from ..bridge.node_settings import read_settings
 from .output import messages
 from .output.json_output import add_json, tell
+from .output.progress import waiting
 from .output.tables import table
 
 PROGRAM = "vtorque-cache"
@@ -137,8 +138,6 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
 
 
 def _get(call: argparse.Namespace, settings: NodeSettings) -> int:
-    from .output.progress import waiting  # 35 ms that `fill` does not pay, which runs while jobs start
-
     for name in call.names:
         what = Want("local", images.find(name, settings.pool).name)
         copy_queue.want(settings, what)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...effects import leaves_nothing
 from ...errors import UserFault
 from ...wire.messages import GuestSpec, NodePart
+from ..cache import ramdisk
 from ..domain.capabilities import Capabilities
 from ..health.causes import check_virtualisation, lack
 from ..network import addresses
@@ -53,8 +54,6 @@ def _images_in_memory(part: NodePart, settings: NodeSettings, room_mib: int) -> 
     names = {spec.image for spec in part.guests if spec.fs_type == "ramdisk"}
     if not names and not (settings.ramdisk_dir / "vtorque").is_dir():
         return 0
-    from ..cache import ramdisk  # only such a site pays for it
-
     if names:
         ramdisk.check(settings)
     found = [images.find(name, settings.pool) for name in names]

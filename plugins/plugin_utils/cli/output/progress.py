@@ -9,19 +9,7 @@ import contextlib
 import sys
 import typing as t
 
-with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-    from rich.text import Text
-
+from ....module_utils.slow_libraries import load_library
 
 Advance = t.Callable[[str], None]
 """One more is done; what is being waited for."""
@@ -42,8 +30,14 @@ def counted(what: str, total: int, *, wanted: bool = True) -> t.Iterator[Advance
     if not wanted or not sys.stderr.isatty():
         yield lambda _words: None
         return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    rich = load_library("rich.progress")
+    columns = (
+        rich.TextColumn(what),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn("{task.description}"),
+    )
+    with rich.Progress(*columns, console=_console(), transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda text: progress.update(task, advance=1, description=text)
 
@@ -63,8 +57,15 @@ def copied(what: str, total_bytes: int, *, wanted: bool = True) -> t.Iterator[t.
     if not wanted or not sys.stderr.isatty():
         yield lambda _count: None
         return
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    rich = load_library("rich.progress")
+    columns = (
+        rich.TextColumn(what),
+        rich.BarColumn(),
+        rich.DownloadColumn(),
+        rich.TransferSpeedColumn(),
+        rich.TimeRemainingColumn(),
+    )
+    with rich.Progress(*columns, console=_console(), transient=True) as progress:
         task = progress.add_task("", total=total_bytes)
         yield lambda count: progress.update(task, advance=count)
 
@@ -82,5 +83,10 @@ def waiting(*, wanted: bool = True) -> t.Iterator[t.Callable[[str], None]]:
     if not wanted or not sys.stderr.isatty():
         yield lambda _words: None
         return
-    with Console(stderr=True).status("") as status:
-        yield lambda text: status.update(Text(text))
+    make_text = load_library("rich.text").Text
+    with _console().status("") as status:
+        yield lambda text: status.update(make_text(text))
+
+
+def _console() -> t.Any:
+    return load_library("rich.console").Console(stderr=True)
