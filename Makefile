@@ -21,6 +21,8 @@ LABS ?= 2
 FURNISHED := $(patsubst %,tests/e2e/test_%.py,clones debian documentation image_trial long_names mpi suggestions x11)
 # other tests that run side by side: most of them wait
 TESTS ?= 4
+# unit tests that do: each process of theirs collects them all, and few wait
+UNIT_TESTS ?= 3
 FRESH ?= make demo
 # FULL=1: also what `make test` leaves out, to be through in a third of the time (docs/developer/testing.md)
 FULL ?=
@@ -97,7 +99,7 @@ check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, ants
 unit: prepare-test ## fast tests, no hypervisor
 	@echo "== unit"
 	@short=$$(mktemp -d /tmp/u.XXXXXX); trap 'rm -rf "$$short"' EXIT; chmod 711 "$$short"; : 'a socket has 107 bytes for its path'; \
-	$(CLOSED) $(PYTEST) -q -n $(TESTS) --basetemp="$$short/t" tests/unit tests/bench
+	$(CLOSED) $(PYTEST) -q -n $(UNIT_TESTS) --basetemp="$$short/t" tests/unit tests/bench
 
 oldest: prepare-test ## unit tests, modules and a role with the oldest ansible-core that is supported
 	@echo "== oldest ansible-core"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -23,6 +24,17 @@ hypothesis.settings.register_profile(
     derandomize="VTORQUE_FUZZ" not in os.environ,
 )  # fmt: skip
 hypothesis.settings.load_profile("vtorque")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> t.Generator[None, t.Any, t.Any]:
+    """Look for no garbage while tests are collected: what that makes stays, and the look is a third of the work."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class ImagePool:

@@ -29,8 +29,8 @@ def test_long_one_is_told_from_the_beginning_of_a_line_and_all_fit_into_an_answe
     tmp_path: pathlib.Path, text: str, count: int
 ) -> None:
     """Whatever a guest writes: an answer that is too long would not be read at all."""
+    lines = "".join(f"{text} {line}\n" for line in range(1 if len(text) > 1000 else 100_000))
     for number in range(count):
-        lines = "".join(f"{text} {line}\n" for line in range(1 if len(text) > 1000 else 100_000))
         (tmp_path / f"vn1-{number}.console.log").write_text(lines)
     ends = read_ends(tmp_path)
     told = [dataclasses.asdict(one) for one in ends]
