@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
+import re
 import typing as t
 import zlib
 
 from .batch_facts import HELD_BY_USER, SLURM, SLURM_NODES, SLURM_STATES
-from .conftest import Node, Result, Site
+from .conftest import Ended, Node, Result, Site
 
 
 class OnSlurm(Site):
@@ -74,6 +76,11 @@ class OnSlurm(Site):
                 return facts_of(job)
         return {}
 
+    def end(self, job_id: str) -> Ended:
+        """See `Site`; without slurmstepd's word on a signal that came when the script had ended (`trouble.finish`)."""
+        ended = super().end(job_id)
+        return dataclasses.replace(ended, err=TOO_LATE.sub("", ended.err))
+
     def all_facts(self) -> dict[str, dict[str, str]]:
         """See `Site`; the members of an array by their numbers."""
         return {str(job["job_id"]): facts_of(job) for job in self._all()}
@@ -103,6 +110,9 @@ class OnSlurm(Site):
 ENOUGH = ("-n2", "--mem=2G")
 """What the default guest and its host need of a node."""
 SHELL = "#!/opt/vtorque/bin/vtorque-shell\n"
+
+
+TOO_LATE = re.compile(r"slurmstepd-\S+ error: _handle_signal_container: failed signal .* No such process\n")
 
 
 def comment_of(x: str) -> str:

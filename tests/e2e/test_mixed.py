@@ -102,6 +102,7 @@ def test_many_logins_at_once_lose_none(site: Site) -> None:
     assert ended.exit_status == 0
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_nobody_else_gets_in_and_nobody_elses_ssh_is_touched(site: Site, hostile: None) -> None:
     """The key opens the bare host from the job's hosts alone, and another user can neither read nor use it."""

@@ -115,6 +115,7 @@ BAD = {
 """How a bad image is made, and what is said of it."""
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("kind", cases(BAD, "backing", "link"))
 def test_bad_image_is_refused_when_it_is_submitted(site: Site, kind: str) -> None:
     command, words = BAD[kind]
@@ -183,6 +184,7 @@ def test_what_no_node_makes_a_copy_of_is_not_kept(site: Site) -> None:
         assert "an own image is read where it lies: fs_type=sharedfs" in done.stderr
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_site_that_does_not_allow_it_says_so(site: Site) -> None:
     """To vsub, to who went past it, and on each node by the node's own word."""

@@ -250,6 +250,7 @@ def test_setuid_file_on_a_disk_that_the_user_made_offline(site: Site, attack: At
     assert ended.out.split() == ["0", "6755", "0", "666", "1001", "0"], ended.err
 
 
+@pytest.mark.both
 def test_user_in_a_guest_is_not_its_root(site: Site, attack: Attack) -> None:
     """Nothing there raises him, and he reads no file that is root's."""
     looks = {
