@@ -313,10 +313,7 @@ class SubmitCall(t.Protocol):
         """The arguments without vsub's own words."""
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> Asked:
-        """Read the script, with the options that stand in it.
-
-        Args:
-            read_input: reads standard input to its end, and is called where the script stands there.
+        """Read the script, where it stands there by reading standard input to its end, with the options in it.
 
         Raises:
             UserFault: there is none, or it cannot be one.
@@ -385,29 +382,17 @@ class Asked(t.Protocol):
 
 
 class FrontAdapter(t.Protocol):
-    """What stands before the batch system's command that takes jobs.
-
-    `PROGRAM` is the name of ours in messages, `COMMAND` that of the batch system's, and `USAGE` what `--help` begins
-    with.
-    """
+    """What stands before the command that takes jobs (`COMMAND`): our name for it, and what `--help` begins with."""
 
     PROGRAM: str
     COMMAND: str
     USAGE: str
 
     def command_path(self, qsub: str) -> str:
-        """Return the path of the command.
-
-        Args:
-            qsub: what the site says for its qsub (`pbs_qsub_on_fe`), beside which another system's commands are.
-        """
+        """Return the path of the command, beside what the site says for its qsub (`pbs_qsub_on_fe`)."""
 
     def read_call(self, words: t.Sequence[str], environment: t.Mapping[str, str]) -> SubmitCall:
-        """Read a call.
-
-        Args:
-            words: the arguments.
-            environment: of the user.
+        """Read the arguments of a call, and the user's environment.
 
         Raises:
             UserFault: no command could be called so.

@@ -116,8 +116,7 @@ def _default_of(
     later: str = "",
     section: str = "",
 ) -> t.Any:
-    kind = kind or KEYS[key].kind
-    meaning = f"default of {key}: {KEYS[key].meaning}"
+    meaning, kind = f"default of {key}: {KEYS[key].meaning}", kind or KEYS[key].kind
     # the original's 0 for on is a habit of its command line; its configuration said true and false
     kind = _FLAG if kind.form == "flag" else kind
     return _parameter(kind, default, meaning, old=old, later=later, section=section)

@@ -225,7 +225,9 @@ def find(named: str, directory: pathlib.Path = RECORDS, *, start: int | None = N
         raise UserFault(f"job {named}", f"means {len(jobs)} jobs", f"name one of them: {', '.join(jobs[:8])}")
     starts = sorted({number for _job, number, _path in entries})
     if start is not None and start not in starts:
-        raise UserFault(f"start {start} of job {jobs[0]}", "no record of it", f"there are: {_numbers(starts)}")
+        raise UserFault(
+            f"start {start} of job {jobs[0]}", "no record of it", f"there are: {', '.join(map(str, starts))}"
+        )
     number = starts[-1] if start is None else start
     path = next(path for _job, one, path in entries if one == number)
     record = _read(jobs[0], number, path)
@@ -370,10 +372,6 @@ def _core_lists(value: object) -> tuple[str, ...]:
     """The lists of cores in a text; what else may stand in it is none."""
     found = value.split(";") if isinstance(value, str) else []
     return tuple(text for text in found if re.fullmatch(r"[0-9,-]{1,500}", text))
-
-
-def _numbers(starts: t.Sequence[int]) -> str:
-    return ", ".join(map(str, starts))
 
 
 def _text(value: object) -> str:
