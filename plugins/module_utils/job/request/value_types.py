@@ -9,12 +9,12 @@ words that say what is allowed.  `written` gives the text that every kind reads 
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing as t
 
 from ...effects import leaves_nothing
 from ...frozen import frozen
+from ...slow_libraries import load_library
 from ...text import format_allowed_mib, parse_mib, printable
 
 Value = str | int | bool | tuple[str, ...]  # pylint: disable=unsupported-binary-operation
@@ -90,7 +90,7 @@ def nearest(word: str, candidates: t.Iterable[str]) -> str:
     Returns:
         `; did you mean x?`, or "".
     """
-    found = difflib.get_close_matches(word[:64].lower(), list(candidates), n=1, cutoff=0.6)
+    found = load_library("difflib").get_close_matches(word[:64].lower(), list(candidates), n=1, cutoff=0.6)
     return f"; did you mean {found[0]}?" if found else ""
 
 
