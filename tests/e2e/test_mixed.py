@@ -145,6 +145,7 @@ def test_a_bare_host_needs_no_libvirt_and_two_jobs_do_not_disturb_each_other(sit
         site.root(BARE, revive("libvirt"))
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_job_that_is_cancelled_leaves_nothing_on_its_bare_host(site: Site, hostile: None) -> None:
     """Nor what it began there."""

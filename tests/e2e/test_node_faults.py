@@ -145,6 +145,7 @@ def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_last_usable_node_stays_and_the_job_is_held_until_its_owner_releases_it(site: Site) -> None:
     """A fault that all nodes have takes the site down to one node and no further; its release tries again."""

@@ -47,6 +47,7 @@ def test_long_output_is_whole_and_in_order(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "".join(f"{n}\n" for n in range(1, 20001)))
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_program_that_cannot_be_run_is_said(site: Site) -> None:
     ended = site.job(*OSV, stdin="/usr/lib/nothing.so\n")

@@ -69,6 +69,7 @@ def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> Non
     assert site.on("fe", "vtorque-record", stdin="{}").returncode != 0
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) -> None:
     """A line in its log says so."""

@@ -203,6 +203,7 @@ def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, 
     }  # fmt: skip
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_another_user_of_the_node_has_nothing_of_a_job(site: Site, attack: Attack) -> None:
     """No file, no socket, no process, no login, no command; and the job ends as if he had not been there."""
@@ -227,6 +228,7 @@ def test_another_user_of_the_node_has_nothing_of_a_job(site: Site, attack: Attac
         check_untouched(finish(site, job_id))
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_the_owner_by_hand_runs_nothing_of_his_job_again(site: Site, attack: Attack) -> None:
     """The job's shell, outside of the job, with the id of a living one, of one that is over, and of nobody."""
