@@ -51,8 +51,8 @@ NOT_REACHED = {
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
 
-Questions and devices that no job of ours asks for, what a node does once for all jobs, and what is done when something has
-failed: that undoes, by the same removal whose own steps are tried."""
+Questions and devices that no job of ours asks for, what a node does once for all jobs, and what is done when something
+has failed: that undoes, by the same removal whose own steps are tried."""
 BY_CHANCE = {"present_absent.take_away": (1, 2)}
 """The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are
 not come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end."""
