@@ -31,13 +31,7 @@ def counted(what: str, total: int, *, wanted: bool = True) -> t.Iterator[Advance
         yield lambda _words: None
         return
     rich = load_library("rich.progress")
-    columns = (
-        rich.TextColumn(what),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TextColumn("{task.description}"),
-    )
-    with rich.Progress(*columns, console=_console(), transient=True) as progress:
+    with _bar(what, rich.MofNCompleteColumn(), rich.TextColumn("{task.description}")) as progress:
         task = progress.add_task("", total=total)
         yield lambda text: progress.update(task, advance=1, description=text)
 
@@ -58,14 +52,8 @@ def copied(what: str, total_bytes: int, *, wanted: bool = True) -> t.Iterator[t.
         yield lambda _count: None
         return
     rich = load_library("rich.progress")
-    columns = (
-        rich.TextColumn(what),
-        rich.BarColumn(),
-        rich.DownloadColumn(),
-        rich.TransferSpeedColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    with rich.Progress(*columns, console=_console(), transient=True) as progress:
+    columns = (rich.DownloadColumn(), rich.TransferSpeedColumn(), rich.TimeRemainingColumn())
+    with _bar(what, *columns) as progress:
         task = progress.add_task("", total=total_bytes)
         yield lambda count: progress.update(task, advance=count)
 
@@ -86,6 +74,12 @@ def waiting(*, wanted: bool = True) -> t.Iterator[t.Callable[[str], None]]:
     make_text = load_library("rich.text").Text
     with _console().status("") as status:
         yield lambda text: status.update(make_text(text))
+
+
+def _bar(what: str, *columns: t.Any) -> t.Any:
+    """Return a `rich.progress.Progress`: a text, a bar, and these columns."""
+    rich = load_library("rich.progress")
+    return rich.Progress(rich.TextColumn(what), rich.BarColumn(), *columns, console=_console(), transient=True)
 
 
 def _console() -> t.Any:
