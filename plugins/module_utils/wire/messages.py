@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from .. import pci
 from ..effects import leaves_nothing
 from ..frozen import frozen
+from . import pci
 from .form import number_field, part_field, text_field
 
 VERSION = 1
@@ -39,6 +39,7 @@ PRIVATE_KEY = r"-----BEGIN OPENSSH PRIVATE KEY-----\n[A-Za-z0-9+/=\n]{100,2000}-
 CORES = r"[0-9]{1,4}(,[0-9]{1,4}){0,255}"
 """Cores by their numbers, each alone; which list they count in depends on who speaks."""
 AUTO_CORES = "auto"
+PREFER_CORES = "prefer"
 """In place of a guest's cores: the node chooses them."""
 
 HYPERVISORS = ("kvm", "qemu")
@@ -110,7 +111,8 @@ class GuestSpec:
         data_disk: path of a disk of the user's own; "": none.
         image_digest: of the user's own image as it was submitted (`user_image.py`); "": whatever it is.
         vcpu_cores: which cores each vCPU has for itself, by positions in the list of the job's cores on the node, in
-            the order of the vCPUs and parted by `;`; `auto`: the node chooses; "": all vCPUs share all of the job's.
+            the order of the vCPUs and parted by `;`; `auto`: the node chooses; `prefer`: it does
+            where the job has enough; "": all vCPUs share all of the job's.
         other_cores: the same for the threads of qemu that are no vCPU's; "": those that no vCPU has.
         pci: devices of the host.
     """
@@ -128,7 +130,7 @@ class GuestSpec:
     authorized_key: str = text_field(PUBLIC_KEY)
     data_disk: str = text_field(f"({ABSOLUTE_PATH})?", default="")
     image_digest: str = text_field(r"([0-9a-f]{64})?", default="")
-    vcpu_cores: str = text_field(f"({AUTO_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
+    vcpu_cores: str = text_field(f"({AUTO_CORES}|{PREFER_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
     other_cores: str = text_field(f"({CORES})?", default="")
     pci: tuple[DeviceWish, ...] = part_field(default=())
 

@@ -15,7 +15,7 @@ from ...module_utils.errors import SiteFault
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.node.state.settings import NodeSettings
-from ...module_utils.pci import PciClass
+from ...module_utils.wire.pci import PciClass
 
 
 def with_granted(job: BatchJob, settings: NodeSettings) -> NodeSettings:

@@ -14,7 +14,7 @@ from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
-from ...module_utils.pci import classes_on
+from ...module_utils.wire.pci import classes_on
 
 LEASES = (
     pathlib.Path("/var/lib/misc/dnsmasq.leases"),

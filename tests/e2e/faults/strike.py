@@ -44,7 +44,7 @@ WALKED = {
     "end_start": "state.end_start",
     "virtiofsd": "storage.virtiofsd",
     "user_disk": "storage.user_disk",
-    "build": "lifecycle.build",
+    "build": "lifecycle.creation.build",
     "present_absent": "lifecycle.present_absent",
     "worker": "lifecycle.worker",
 }
@@ -253,7 +253,7 @@ class Node:
     def __init__(self, tell: t.Sequence[str], templates: pathlib.Path, rules: t.Any) -> None:
         self.tell, self.rules = tuple(tell), rules
         self.callees: dict[str, tuple[ast.expr, types.ModuleType]] = {}
-        for name in (*WALKED.values(), "lifecycle.preflight", "lifecycle.client", "state.start_lock"):
+        for name in (*WALKED.values(), "lifecycle.creation.preflight", "lifecycle.client", "state.start_lock"):
             importlib.import_module(f"{NODE}.{name}")
         self.spec = importlib.import_module(f"{BASE}.module_utils.wire.messages")
         self.clock = importlib.import_module(f"{BASE}.module_utils.system.clock")

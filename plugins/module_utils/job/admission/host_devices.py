@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ... import pci
+from ...wire import pci
 from ...wire.messages import DeviceWish
 from ..config.parameters import Policy
 from ..request.value_types import KeyFault, Value

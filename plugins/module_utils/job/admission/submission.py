@@ -228,7 +228,8 @@ def _describe_pinning(pinning: vcpu_map.VcpuMap | None, resolved: Resolved, poli
         return ""
     each = resolved.figure("vms_per_node") * resolved.figure("vcpus")
     others = f"{policy.host_os_core_count} for all other threads" if policy.host_os_core_count else "what is left"
-    return f"{count_of(each, 'core')} for vCPUs, one each; {others}"
+    if_enough = "where the job has enough: " if resolved.origins[PINNING] == SITE_DEFAULT else ""
+    return f"{if_enough}{count_of(each, 'core')} for vCPUs, one each; {others}"
 
 
 def _misfits(pinning: vcpu_map.VcpuMap | None, resolved: Resolved) -> list[KeyFault]:

@@ -14,8 +14,8 @@ import re
 import typing as t
 
 from ... import mounts as mounts_of_guests
-from ... import pci
 from ...frozen import frozen
+from ...wire import pci
 from ...wire.messages import ADDRESS
 from ..request.keys import KEYS
 from ..request.value_types import (

@@ -27,6 +27,7 @@ from ...wire.messages import (
     AUTO_CORES,
     HOST_NAME,
     JOB_ID,
+    PREFER_CORES,
     Additions,
     DeviceWish,
     GuestSpec,
@@ -37,7 +38,7 @@ from ...wire.messages import (
 from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import mixed, osv, start_directory, vcpu_map
 from ..admission.host_devices import wishes_for_wire
-from ..admission.resolve import Offers, Resolved, resolve
+from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import Terms, open_node, open_terms
@@ -278,7 +279,9 @@ def _check_job_type(job: BatchJob, terms: Terms) -> None:
 
 def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
     resolved, pinning = decided.resolved, decided.pinning
-    chosen = AUTO_CORES if resolved.values[PINNING] is True else ""
+    # what nobody asked for stops no job
+    wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
+    chosen = wanted if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
     return tuple(
         GuestSpec(

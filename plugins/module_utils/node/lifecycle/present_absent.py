@@ -29,7 +29,7 @@ from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 
 if t.TYPE_CHECKING:
-    from .build import Step  # as build: only those pay who ask for guests
+    from .creation.build import Step  # as build: only those pay who ask for guests
 
 
 def present(
@@ -53,7 +53,7 @@ def present(
     Raises:
         VTorqueError: they are not; the class says whose fault it is.
     """
-    from . import build, preflight  # 20 ms that only those pay who make guests
+    from .creation import build, preflight  # 20 ms that only those pay who make guests
 
     key = job_key(part.job_id, part.start)
     if not part.guests:

@@ -9,7 +9,7 @@ import typing as t
 
 from ...errors import UserFault
 from ...frozen import frozen
-from ...wire.messages import AUTO_CORES, GuestSpec
+from ...wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec
 from ..system import cpus
 from .place import Need, Rules, place
 from .topology import Topology
@@ -54,7 +54,7 @@ def assign(
         UserFault: the job's cores are too few; the user's map names others, or takes the host's share.
     """
     free = tuple(core for core in job_cores if core not in taken)
-    if specs[0].vcpu_cores != AUTO_CORES:
+    if specs[0].vcpu_cores not in (AUTO_CORES, PREFER_CORES):
         return _by_map(specs, job_cores, taken, reserved)
     needs = [Need(spec.vcpus, spec.ram_mib) for spec in specs]
     spare = len(free) - sum(need.vcpus for need in needs)

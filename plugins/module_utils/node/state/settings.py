@@ -11,9 +11,9 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount
-from ...pci import PciClass
 from ...rendering.templates import SITE_DIR
 from ...state.layout import RUN_DIR, STATE_DIR, job_key
+from ...wire.pci import PciClass
 
 MAX_SLOT = 255
 """A slot is the last byte of a guest's MAC address."""

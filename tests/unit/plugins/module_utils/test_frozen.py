@@ -121,8 +121,9 @@ WAYS = {
         "plugin_utils.hooks.start_sweep",
     ),
     "vtorque-node": (
-        "plugin_utils.node_agent.serve", "module_utils.node.lifecycle.build", "module_utils.node.lifecycle.preflight",
-        "module_utils.node.lifecycle.pinning",
+        "plugin_utils.node_agent.serve", "module_utils.node.lifecycle.creation.build",
+        "module_utils.node.lifecycle.creation.preflight",
+        "module_utils.node.lifecycle.creation.pinning",
         "module_utils.node.guest.osv_probe", "module_utils.node.cache.copy_queue", "module_utils.node.bare.bare_host",
         "plugin_utils.bridge.exclusive_note",
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ....pci import PciClass
+from ....wire.pci import PciClass
 from ...state.settings import NodeSettings
 from .. import leases
 from . import inventory, passthrough, preflight, usage

@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 
-from ....pci import ADDRESS
+from ....wire.pci import ADDRESS
 
 SYS = pathlib.Path("/sys")
 VFIO = "vfio-pci"

@@ -15,10 +15,10 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ....errors import NodeFault, UserFault, VTorqueError
-from ....pci import PciClass, PciWish
 from ....system.clock import Deadline
 from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
+from ....wire.pci import PciClass, PciWish
 from ...domain.domain_xml import DomainFacts
 from ...state.settings import NodeSettings
 from ...state.start_lock import held

@@ -27,7 +27,7 @@ import dataclasses
 import typing as t
 
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
-from ....pci import KINDS, PciClass
+from ....wire.pci import KINDS, PciClass
 from .inventory import DEAD, VFIO, Device
 
 BRIDGES = (0x0600, 0x0604, 0x0609)

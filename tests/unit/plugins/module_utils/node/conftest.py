@@ -24,12 +24,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.ca
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainFacts, read_facts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import (
-    build,
-    client,
-    monitor,
-    present_absent,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed

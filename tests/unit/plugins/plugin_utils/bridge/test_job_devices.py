@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import pci
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.answers import parse_exec_gpus
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pci
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.job_devices import with_granted
 
 from .test_planning import JOB

@@ -171,7 +171,7 @@ def test_what_the_job_does_not_have_of_its_variables_is_said_for_its_log(job_pla
     process.stdin = None
     started(process)
     listener = shell_message.Listener(job_place.directory)
-    assert listener.hear() == (
+    assert listener.receive_message() == (
         "of the job's variables dropped, as they name what only the node has: PBS_GPUFILE TMPDIR; "
         "replaced, as they count the guests: PBS_NP PBS_NUM_NODES PBS_NUM_PPN"
     )

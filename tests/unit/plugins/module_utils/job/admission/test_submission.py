@@ -232,7 +232,9 @@ def test_map_of_vcpus_travels_by_its_digest_and_the_job_gets_the_cores_that_it_n
 
 
 def test_pinning_is_described_with_its_sum() -> None:
-    assert submission([]).pinned == "2 cores for vCPUs, one each; 1 for all other threads"
+    each = "2 cores for vCPUs, one each; 1 for all other threads"
+    assert submission(["-vm", "vcpu_pinning=yes"]).pinned == each
+    assert submission([]).pinned == f"where the job has enough: {each}"
     assert submission(["-vm", "vcpu_pinning=no"]).pinned == ""
 
 

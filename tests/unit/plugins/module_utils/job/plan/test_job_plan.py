@@ -180,7 +180,8 @@ def test_plan_tells_nodes_how_vcpus_are_pinned() -> None:
         return [(guest.vcpu_cores, guest.other_cores) for guest in plan.node_parts[0].guests]
 
     off = dataclasses.replace(POLICY, vcpu_pinning_default=False)
-    assert cores(POLICY, "") == cores(off, ",vcpu_pinning=true") == [("auto", "")]
+    assert cores(POLICY, "") == [("prefer", "")]
+    assert cores(off, ",vcpu_pinning=true") == [("auto", "")]
     assert cores(off, "") == cores(POLICY, ",vcpu_pinning=false") == [("", "")]
     by_map = ",vcpu_pinning=/home/alice/pins"
     assert cores(off, by_map, b"1: 0\n0: 2-3\nemulator: 1") == [("2,3;0", "1")]

@@ -12,12 +12,12 @@ import signal
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import pci
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci import (
     passthrough,
     sysfs_binding,
     usage,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pci
 
 NIC, DISK, GPU = "0000:01:00.0", "0000:02:00.0", "0000:05:00.0"
 

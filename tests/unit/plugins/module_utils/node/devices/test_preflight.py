@@ -10,7 +10,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci import inventory, preflight, usage
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.pci import PciClass
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.pci import PciClass
 
 from .conftest import DISK, GPU, NIC, Tree, class_of
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import build, present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed

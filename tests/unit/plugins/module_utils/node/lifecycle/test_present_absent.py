@@ -23,7 +23,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import usage
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import build, present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed

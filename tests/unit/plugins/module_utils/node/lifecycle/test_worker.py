@@ -17,12 +17,12 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import (
-    build,
     client,
     monitor,
     present_absent,
     worker,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id

@@ -10,11 +10,11 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import pci
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci import passthrough, usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pci
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import node
 
 from .run_vmgr import run_vmgr

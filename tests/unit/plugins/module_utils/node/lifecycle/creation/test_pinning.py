@@ -18,14 +18,15 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import pinning, present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import pinning
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import threads
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
 
 if t.TYPE_CHECKING:
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 
-    from ..conftest import Node
+    from ...conftest import Node
 
 PINNED = {"vcpus": 2, "vcpu_cores": "auto"}
 OTHER = "8.head"
@@ -95,6 +96,33 @@ def test_present_with_too_few_cores_is_the_users_fault_and_makes_no_domain(node:
     with pytest.raises(UserFault, match="need 2 processors of their own, and the job has 1 left"):
         present(node, (3,))
     assert node.hypervisor.running == {}
+
+
+def test_present_of_guests_that_the_site_would_pin_shares_cores_where_they_are_too_few(
+    node: Node, placed: list[tuple[str, int, Pins]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (facts,) = present(node, (1,), vcpu_cores="prefer")
+    assert (facts.vcpu_cores, facts.other_cores, placed) == ("", "", [])
+    assert ET.fromstring(node.hypervisor.running[facts.name].xml).find("cputune/vcpupin") is None
+    assert "vCPUs share the cores of this job" in capfd.readouterr().err
+
+
+def test_present_of_guests_that_the_site_would_pin_gives_them_cores_where_there_are_enough(
+    node: Node, placed: list[tuple[str, int, Pins]]
+) -> None:
+    (facts,) = present(node, (1, 2, 3), vcpu_cores="prefer")
+    assert (facts.vcpu_cores, facts.other_cores) == ("2;3", "1")
+
+
+def test_thread_astray_of_a_guest_that_the_site_would_pin_is_noted_alone(
+    node: Node, placed: list[tuple[str, int, Pins]], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def astray(name: str, *_words: object) -> tuple[str, ...]:
+        raise NodeFault(f"thread vhost of {name}", "runs elsewhere")
+
+    monkeypatch.setattr(threads, "place_threads", astray)
+    assert present(node, (1, 2, 3), vcpu_cores="prefer")
+    assert "thread vhost of vcn1-1: runs elsewhere" in capfd.readouterr().err
 
 
 def test_present_with_a_map_places_as_it_says(node: Node, placed: list[tuple[str, int, Pins]]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .frozen import frozen
+from ..frozen import frozen
 
 ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
 """As sysfs names a device: domain, bus, slot and function, in hexadecimal."""

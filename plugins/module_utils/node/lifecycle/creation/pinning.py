@@ -10,29 +10,32 @@ import os
 import pathlib
 import typing as t
 
-from ...errors import SiteFault, UserFault, VTorqueError
-from ...state.log_line import log_line
-from ...system.clock import Deadline
-from ..domain.connection import Domains
-from ..placement import claims, threads
-from ..placement.pins import Pins, assign
-from ..placement.topology import read_topology
-from ..removal import inventory
-from ..state import slots
-from ..state.settings import NodeSettings
-from ..state.start_lock import held
-from ..storage import user_disk, virtiofsd
-from ..system.cpus import Cores, written
+from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ....state.log_line import log_line
+from ....system.clock import Deadline
+from ....wire.messages import PREFER_CORES
+from ...domain.connection import Domains
+from ...placement import claims, threads
+from ...placement.pins import assign
+from ...placement.topology import read_topology
+from ...removal import inventory
+from ...state import slots
+from ...state.settings import NodeSettings
+from ...state.start_lock import held
+from ...storage import user_disk, virtiofsd
+from ...system.cpus import Cores, of_node, written
 from .guest_inputs import Guest
 
 
 def claim_cores(
     guests: t.Sequence[Guest], key: str, settings: NodeSettings, domains: Domains, deadline: Deadline, cores: Cores
-) -> tuple[Pins, ...]:
-    """Give guests cores of their own, and write down in their directories which.
+) -> Cores:
+    """Give guests cores of their own (`Guest.pins`), and write down in their directories which.
+
+    They get none where the job has too few, and nobody asked for them (`PREFER_CORES`).
 
     Args:
-        guests: all of a start on this node.
+        guests: all of a start on this node; they get their cores.
         key: `state.layout.job_key` of the start.
         settings: this node's own.
         domains: says which cores there are, and which guests run.
@@ -40,7 +43,7 @@ def claim_cores(
         cores: the job's; (): all of the node's.
 
     Returns:
-        The cores of each guest.
+        The cores of guests without ones of their own: the job's, and of a whole node none of the host's share.
 
     Raises:
         UserFault: the job has too few cores, or the user's map does not fit them.
@@ -54,6 +57,9 @@ def claim_cores(
         try:
             found = assign([guest.spec for guest in guests], topology, job_cores, claimed, settings.host_cores)
         except UserFault as fault:
+            if is_preferred(guests):
+                _log(f"vCPUs share the cores of this job: its guests {fault.why}")
+                return of_node(settings.host_cores) if job_cores == tuple(sorted(topology.threads)) else cores
             if not claimed:
                 raise
             owners = ", ".join(sorted(set(claimed.values())))
@@ -63,7 +69,13 @@ def claim_cores(
             ) from fault
         for guest, pins in zip(guests, found, strict=True):
             claims.claim(guest.directory, pins)
-    return found
+            guest.pins = pins
+    return cores
+
+
+def is_preferred(guests: t.Sequence[Guest]) -> bool:
+    """Return whether cores of their own are the site's wish, and no request of the user's."""
+    return guests[0].spec.vcpu_cores == PREFER_CORES
 
 
 def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
@@ -85,7 +97,13 @@ def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
         qemu = next((number for number, server in own.items() if not server), None)
         if qemu is None or guest.pins is None:
             raise VTorqueError(f"the threads of guest {name}", "it has no process")
-        moved = threads.place_threads(name, qemu, (number for number, server in own.items() if server), guest.pins)
+        try:
+            moved = threads.place_threads(name, qemu, (number for number, server in own.items() if server), guest.pins)
+        except NodeFault as fault:
+            if not is_preferred(guests):
+                raise
+            _log(str(fault))
+            continue
         on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(guest.pins.vcpus))
         also = f"; moved there: {', '.join(moved)}" if moved else ""
         _log(f"cores of {name}, read from its threads: {on}; other threads on {written(guest.pins.others)}{also}")

@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 if t.TYPE_CHECKING:
-    from ..conftest import Node
+    from ...conftest import Node
 
 MOST = 4
 """Of more than five in flight on one connection libvirt's keepalive starves (shakenfist 3304)."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import pci
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pci
 
 
 @pytest.mark.parametrize("line", [

@@ -11,37 +11,37 @@ import pathlib
 import secrets
 import typing as t
 
-from ...errors import SiteFault, UserFault, VTorqueError
-from ...guest_kinds import kind_of
-from ...slow_libraries import load_library
-from ...state.layout import job_key
-from ...system import files, process_id
-from ...system.clock import Deadline, Timings
-from ...system.files import make_directory
-from ...time_budget import GUESTS_RESERVE_S
-from ...wire.form import to_dict
-from ...wire.messages import GuestFacts, GuestSpec, NodePart
-from ..cache import disk_space, wait_for_copy
-from ..devices import host_devices
-from ..devices.api import HostDevice, Taking
-from ..domain.connection import Domains
-from ..domain.domain_xml import render_xml
-from ..guest import user_additions
-from ..guest.console import Console
-from ..guest.osv_probe import OsvProbe
-from ..guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
-from ..network import addresses, nft_rules, reachable
-from ..pool import images
-from ..seed import seed
-from ..state import slots
-from ..state.guest_file import GuestFile, digest_of, write_guest_file
-from ..state.settings import NodeSettings
-from ..storage import overlay as overlays
-from ..storage import shares as sharing
-from ..storage import user_disk, virtiofsd
-from ..storage.serving import Serving
-from ..system import memory
-from ..system.cpus import Cores, written
+from ....errors import SiteFault, UserFault, VTorqueError
+from ....guest_kinds import kind_of
+from ....slow_libraries import load_library
+from ....state.layout import job_key
+from ....system import files, process_id
+from ....system.clock import Deadline, Timings
+from ....system.files import make_directory
+from ....time_budget import GUESTS_RESERVE_S
+from ....wire.form import to_dict
+from ....wire.messages import GuestFacts, GuestSpec, NodePart
+from ...cache import disk_space, wait_for_copy
+from ...devices import host_devices
+from ...devices.api import HostDevice, Taking
+from ...domain.connection import Domains
+from ...domain.domain_xml import render_xml
+from ...guest import user_additions
+from ...guest.console import Console
+from ...guest.osv_probe import OsvProbe
+from ...guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
+from ...network import addresses, nft_rules, reachable
+from ...pool import images
+from ...seed import seed
+from ...state import slots
+from ...state.guest_file import GuestFile, digest_of, write_guest_file
+from ...state.settings import NodeSettings
+from ...storage import overlay as overlays
+from ...storage import shares as sharing
+from ...storage import user_disk, virtiofsd
+from ...storage.serving import Serving
+from ...system import memory
+from ...system.cpus import Cores, written
 from . import pinning
 from .guest_inputs import Guest, domain_of, seed_of
 
@@ -82,7 +82,8 @@ def make(
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     if any(spec.vcpu_cores for spec in part.guests):
-        _pin(guests, part, settings, domains, deadline, step, cores)
+        step("the cores of the guests")
+        cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
     if whom:
         step("the rules of the network")
         nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
@@ -204,22 +205,6 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         write_guest_file(directory, guest_file)
         guests.append(Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot))
     return guests
-
-
-def _pin(
-    guests: t.Sequence[Guest],
-    part: NodePart,
-    settings: NodeSettings,
-    domains: Domains,
-    deadline: Deadline,
-    step: Step,
-    cores: Cores,
-) -> None:
-    """Give each guest cores of its own, which no other start gets."""
-    step("the cores of the guests")
-    found = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
-    for guest, pins in zip(guests, found, strict=True):
-        guest.pins = pins
 
 
 def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from ...effects import leaves_nothing
-from ...errors import UserFault
-from ...wire.messages import GuestSpec, NodePart
-from ..cache import ramdisk
-from ..domain.capabilities import Capabilities
-from ..health.causes import check_virtualisation, lack
-from ..network import addresses
-from ..pool import images, user_image
-from ..state.settings import NodeSettings
-from ..system import memory
+from ....effects import leaves_nothing
+from ....errors import UserFault
+from ....wire.messages import GuestSpec, NodePart
+from ...cache import ramdisk
+from ...domain.capabilities import Capabilities
+from ...health.causes import check_virtualisation, lack
+from ...network import addresses
+from ...pool import images, user_image
+from ...state.settings import NodeSettings
+from ...system import memory
 
 
 @leaves_nothing
