@@ -22,10 +22,7 @@ OPTIONS = {
     "numa": "required|any",
     "kind": "|".join((*KINDS, "any")),
 }
-FORM = (
-    "a line `class address ... option=value ...`: `gpu 0000:3b:00.0 0000:5e:00.0 hosts=gn[0-9]+`; "
-    f"options: {', '.join(OPTIONS)}"
-)
+FORM = f"a line `class address ... option=value ...`: `gpu 0000:3b:00.0 hosts=gn[0-9]+`; options: {', '.join(OPTIONS)}"
 MOST = 64
 """Devices of one class on one host, and of one request."""
 

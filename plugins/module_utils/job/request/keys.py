@@ -43,7 +43,7 @@ _DATA = text(_PATH, "the path of a file, without ',' and ';'")
 _CORES = number(1, 4096)
 
 KEYS: dict[str, Key] = {
-    "img": Key(either(_IMAGE, path("the absolute path of your own image")), "image to boot"),
+    "img": Key(either(_IMAGE, path("the path of your own image")), "image to boot"),
     "distro": Key(choice(*DISTROS), "family of the image"),
     "arch": Key(text(r"[a-z0-9_]{1,16}", "an architecture, such as x86_64 or aarch64", lower=True), "architecture"),
     "ram": Key(size_mib(16, 2**24), "memory of each guest"),
