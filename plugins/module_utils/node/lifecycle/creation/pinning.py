@@ -49,7 +49,12 @@ def claim_cores(
         UserFault: the job has too few cores, or the user's map does not fit them.
         SiteFault: guests of another job have some of them.
     """
-    topology = read_topology(domains.host_capabilities())
+    try:
+        topology = read_topology(domains.host_capabilities())
+    except NodeFault as fault:
+        if is_preferred(guests):
+            return _share(str(fault), settings, cores)
+        raise
     job_cores = tuple(sorted(cores or topology.threads))
     with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
         names = {facts.name for facts in domains.list(ours=False)}
@@ -58,8 +63,7 @@ def claim_cores(
             found = assign([guest.spec for guest in guests], topology, job_cores, claimed, settings.host_cores)
         except UserFault as fault:
             if is_preferred(guests):
-                _log(f"vCPUs share the cores of this job: its guests {fault.why}")
-                return of_node(settings.host_cores) if job_cores == tuple(sorted(topology.threads)) else cores
+                return _share(f"its guests {fault.why}", settings, cores)
             if not claimed:
                 raise
             owners = ", ".join(sorted(set(claimed.values())))
@@ -71,6 +75,12 @@ def claim_cores(
             claims.claim(guest.directory, pins)
             guest.pins = pins
     return cores
+
+
+def _share(why: str, settings: NodeSettings, cores: Cores) -> Cores:
+    """Return the cores of guests without ones of their own, and say why they have none."""
+    _log(f"vCPUs share the cores of this job: {why}")
+    return of_node(settings.host_cores) if cores == of_node(0) else cores
 
 
 def is_preferred(guests: t.Sequence[Guest]) -> bool:

@@ -107,6 +107,19 @@ def test_present_of_guests_that_the_site_would_pin_shares_cores_where_they_are_t
     assert "vCPUs share the cores of this job" in capfd.readouterr().err
 
 
+def test_present_on_a_node_whose_topology_is_unknown_shares_cores_where_nobody_asked_for_them(
+    node: Node, placed: list[tuple[str, int, Pins]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_capabilities: object) -> t.NoReturn:
+        raise NodeFault("the topology of this node", "libvirt names no processor of it")
+
+    monkeypatch.setattr(pinning, "read_topology", unknown)
+    (facts,) = present(node, (1, 2, 3), vcpu_cores="prefer")
+    assert (facts.vcpu_cores, placed) == ("", [])
+    with pytest.raises(NodeFault, match="names no processor"):
+        present(node, (1, 2, 3), job_id=OTHER)
+
+
 def test_present_of_guests_that_the_site_would_pin_gives_them_cores_where_there_are_enough(
     node: Node, placed: list[tuple[str, int, Pins]]
 ) -> None:
