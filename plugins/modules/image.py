@@ -179,14 +179,14 @@ def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     images.believe_pool(pool, owner_uid=owner)
     revision.check_name(wanted.name, pool)
     before = revision.newest(wanted.name, pool, owner_uid=owner)
-    old = _shown(before.record if before else {})
+    old = _text_of(before.record if before else {})
     if before and revision.same(wanted, before):
-        return _told(before, changed=False, before=old, after=old)
+        return _result_of(before, changed=False, before=old, after=old)
     if check:
         record = publish.foreseen(wanted, before, max_bytes=params["max_mib"] << 20)
-        return _told(None, changed=True, before=old, after=_shown(record))
+        return _result_of(None, changed=True, before=old, after=_text_of(record))
     image = publish.publish(wanted, pool, max_bytes=params["max_mib"] << 20, owner_uid=owner)
-    return _told(image, changed=True, before=old, after=_shown(image.record))
+    return _result_of(image, changed=True, before=old, after=_text_of(image.record))
 
 
 def absent(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
@@ -200,10 +200,10 @@ def absent(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
         else:
             retire.remove(entry, pool, guests, owner_uid=params["owner"])
     before = "".join(f"{entry}\n" for entry in found)
-    return {**_told(None, changed=bool(found), before=before, after=""), "removed": list(found)}
+    return {**_result_of(None, changed=bool(found), before=before, after=""), "removed": list(found)}
 
 
-def _told(image: images.Image | None, *, changed: bool, before: str, after: str) -> dict[str, t.Any]:
+def _result_of(image: images.Image | None, *, changed: bool, before: str, after: str) -> dict[str, t.Any]:
     return {
         "changed": changed,
         "image": image.name if image else "",
@@ -213,7 +213,7 @@ def _told(image: images.Image | None, *, changed: bool, before: str, after: str)
     }
 
 
-def _shown(record: t.Mapping[str, t.Any]) -> str:
+def _text_of(record: t.Mapping[str, t.Any]) -> str:
     known = {key: record[key] for key in SHOWN if key in record}
     return json.dumps(known, indent=1, ensure_ascii=False) + "\n" if known else ""
 

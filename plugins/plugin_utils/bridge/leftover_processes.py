@@ -119,15 +119,15 @@ def _end(
     if ours:
         why = _why_not(job_id, directory, policy, node, hook_until)
         if why:
-            playbook.note(log, f"left on {node}, {why}: {_shown(ours)}")
+            playbook.note(log, f"left on {node}, {why}: {_join_names(ours)}")
         else:
             ended, left = job_processes.end(marks, deadline)
-            playbook.note(log, f"ended on {node}: {_shown(ended)}")
+            playbook.note(log, f"ended on {node}: {_join_names(ended)}")
             if left:
-                playbook.note(log, f"left on {node}, would not end: {_shown(left)}")
+                playbook.note(log, f"left on {node}, would not end: {_join_names(left)}")
     if strange := [seen for seen in there if not seen.ours]:
         what = "neither the job's session nor its cgroup tells whose they are"
-        playbook.note(log, f"left on {node}, {user}'s, {what}: {_shown(strange)}")
+        playbook.note(log, f"left on {node}, {user}'s, {what}: {_join_names(strange)}")
 
 
 def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str, hook_until: Deadline) -> str:
@@ -137,13 +137,13 @@ def _why_not(job_id: str, directory: pathlib.Path, policy: Policy, node: str, ho
     except (FileNotFoundError, VTorqueError):
         return "since nobody knows whether the job had it for itself"
     if before != []:
-        return f"which the job did not have for itself ({_shown(before or ())})"
+        return f"which the job did not have for itself ({_join_names(before or ())})"
     with contextlib.suppress(VTorqueError, OSError):
         found = exclusive_note.others(job_id, policy, node, hook_until.left_s(EXCLUSIVE_ASK_S))
-        return f"which the job does not have for itself ({_shown(found)})" if found else ""
+        return f"which the job does not have for itself ({_join_names(found)})" if found else ""
     return "since the batch system does not tell whether the job has it for itself"
 
 
-def _shown(things: t.Sequence[object]) -> str:
+def _join_names(things: t.Sequence[object]) -> str:
     more = f" and {len(things) - SHOWN} more" if len(things) > SHOWN else ""
     return ", ".join(map(str, things[:SHOWN])) + more

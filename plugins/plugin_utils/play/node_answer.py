@@ -89,7 +89,7 @@ def _read(part: NodePart, data: object, asked: str) -> Answer:
     if not data["ok"]:
         _raise_error(part.node, data.get("error"))
     guests = tuple(from_dict(GuestFacts, item, "guests") for item in _list(data, "guests", asked))
-    left = _words(_list(data, "left", asked))
+    left = _texts_of(_list(data, "left", asked))
     if part.do == "absent" and left:
         raise NodeFault(
             f"{part.node} is not clean", f"left: {', '.join(left)}", "look at the node, then run vtorque-sweep there"
@@ -101,7 +101,7 @@ def _read(part: NodePart, data: object, asked: str) -> Answer:
     _check_names(part, updates, asked)
     consoles = tuple(from_dict(GuestConsole, item, "consoles") for item in _list(data, "consoles", asked))
     _check_names(part, consoles, asked)
-    removed = _words(_list(data, "removed", asked))
+    removed = _texts_of(_list(data, "removed", asked))
     in_order = tuple(sorted(guests, key=lambda guest: guest.rank))
     return Answer(in_order, removed, used, _bare_host(part, data, asked), updates, consoles)
 
@@ -185,7 +185,7 @@ def _list(data: dict[str, t.Any], key: str, asked: str) -> list[t.Any]:
     return value
 
 
-def _words(values: list[t.Any]) -> tuple[str, ...]:
+def _texts_of(values: list[t.Any]) -> tuple[str, ...]:
     return tuple(printable(str(value)[:200]) for value in values[:200])
 
 

@@ -196,7 +196,7 @@ def _between(text: str, token: str) -> dict[str, list[str]] | None:
     return found
 
 
-def _said(lines: dict[str, list[str]] | None, name: str) -> str:
+def _line_of(lines: dict[str, list[str]] | None, name: str) -> str:
     return (lines or {}).get(name, [""])[0]
 
 
@@ -243,7 +243,7 @@ def _errors(expected: Expected, came: Came) -> Finding:
 
 
 def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
-    host = _said(lines, "host")
+    host = _line_of(lines, "host")
     guests = [guest.name for guest in came.record.guests] if came.record else []
     if not host:
         return _bad("machine", "the job did not say where it ran")
@@ -257,20 +257,20 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
 
 
 def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
-    seen, wanted = _said(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
+    seen, wanted = _line_of(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
     if seen != wanted:
         return _bad("user", f"is {seen or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
     return Finding("user", shown=expected.user)
 
 
 def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
-    if _said(lines, "home") != expected.home:
-        return _bad("home", f"is {_said(lines, 'home') or 'not known'} in the guest, and {expected.home} here")
+    if _line_of(lines, "home") != expected.home:
+        return _bad("home", f"is {_line_of(lines, 'home') or 'not known'} in the guest, and {expected.home} here")
     if not expected.home_is_shared:
         return Finding(
             "home", NONE, "empty", "guests have no home of the cluster's", "vm_nfs_home, if that is not meant"
         )
-    if _said(lines, "found") != expected.token:
+    if _line_of(lines, "found") != expected.token:
         return _bad(
             "home", f"what is in {expected.home} here is not there in the guest", "see the export, and its console"
         )
@@ -282,9 +282,9 @@ def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) ->
 def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
     named = (lines or {}).get("node", [])
     hosts = list(dict.fromkeys(named))
-    counts = _said(lines, "counts").split()
+    counts = _line_of(lines, "counts").split()
     guests = [guest.name for guest in came.record.guests] if came.record else hosts
-    if len(hosts) != expected.guests or hosts != guests or hosts[:1] != [_said(lines, "host")]:
+    if len(hosts) != expected.guests or hosts != guests or hosts[:1] != [_line_of(lines, "host")]:
         return _bad(
             "node file",
             f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",

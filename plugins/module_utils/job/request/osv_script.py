@@ -40,7 +40,7 @@ def read(script: bytes, arguments: bytes = b"") -> tuple[str, ...]:
     if len(commands) != 1:
         why = f"{len(commands) or 'no'} commands: a job in OSv is one program, and there is no shell for more"
         raise UserFault("the job's script", why, HINT)
-    argv = (*_words(commands[0]), *_words(more))
+    argv = (*_split_line(commands[0]), *_split_line(more))
     if not argv[0].startswith("/"):
         raise UserFault("the job's script", f"{argv[0][:80]!a} is not the path of a program in the image", HINT)
     for word in argv:
@@ -50,7 +50,7 @@ def read(script: bytes, arguments: bytes = b"") -> tuple[str, ...]:
     return argv
 
 
-def _words(line: str) -> list[str]:
+def _split_line(line: str) -> list[str]:
     if found := sorted(set(_unquoted(line)) & OPERATORS):
         raise UserFault("the job's script", f"{' '.join(found)} is for a shell, and OSv has none", HINT)
     try:

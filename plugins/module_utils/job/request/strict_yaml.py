@@ -99,21 +99,21 @@ def read(content: bytes) -> Plain | None:
         mark = error.problem_mark or error.context_mark
         # a libyaml of 2026 (with PyYAML 6.0.4) has a bound of its own, at 1000, and looks ahead of what it tells
         deep = error.problem == "exceeded maximum nesting depth"
-        why = TOO_DEEP if deep else f"not YAML: {_words(error.problem or error)}"
+        why = TOO_DEEP if deep else f"not YAML: {_message_of(error.problem or error)}"
         raise NotPlain(mark.line + 1 if mark else 0, why) from None
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, NotPlain):
             raise
-        raise NotPlain(0, f"not YAML: {_words(error)}") from None
+        raise NotPlain(0, f"not YAML: {_message_of(error)}") from None
 
 
-def _words(error: object) -> str:
+def _message_of(error: object) -> str:
     return " ".join(str(error).split())
 
 
 def _unread(text: str, error: t.Any) -> tuple[int, str]:
     found = next((i for i, c in enumerate(text) if c != "\n" and c != "\t" and not c.isprintable()), 0)
-    return text.count("\n", 0, found) + 1, f"not YAML: {_words(error.reason)}"
+    return text.count("\n", 0, found) + 1, f"not YAML: {_message_of(error.reason)}"
 
 
 def _look_through(text: str) -> None:

@@ -244,7 +244,7 @@ def lock_of(settings: NodeSettings) -> pathlib.Path:
 
 
 def wait(
-    settings: NodeSettings, what: Want, until: Deadline, report: t.Callable[[str], None] = lambda _words: None
+    settings: NodeSettings, what: Want, until: Deadline, report: t.Callable[[str], None] = lambda _line: None
 ) -> None:
     """Wait until what is wanted was done.
 
@@ -264,12 +264,12 @@ def wait(
         inotify.watch(heard, settings.images_dir, flags.MOVED_TO | flags.DELETE)
         inotify.watch(heard, marks_of(settings), flags.DELETE)
         while is_wanted(settings, what):
-            report(_words(settings, what))
+            report(_describe_want(settings, what))
             if until.passed:
                 idle = progress(settings) is None
                 raise StillArriving(
                     f"image {what.image} is still arriving on {settings.node_name}",
-                    f"nobody fetches it: is {UNIT} active there?" if idle else _words(settings, what),
+                    f"nobody fetches it: is {UNIT} active there?" if idle else _describe_want(settings, what),
                     "the job is tried again; vmgr image push brings an image to the nodes ahead of time",
                 )
             ensure_worker(settings)
@@ -279,7 +279,7 @@ def wait(
         raise error  # pylint: disable=raising-bad-type  # it sees the None that was just ruled out
 
 
-def _words(settings: NodeSettings, what: Want) -> str:
+def _describe_want(settings: NodeSettings, what: Want) -> str:
     now = progress(settings)
     if now is None:
         return f"image {what.image} is asked for"

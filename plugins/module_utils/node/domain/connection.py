@@ -78,7 +78,7 @@ class Domains:
                 f"libvirt at {self.uri}", f"gave no answer within {connect_s:.1f} s", _START_HINT, cause="libvirt"
             )
         if isinstance(result[0], self._libvirt.libvirtError):
-            raise NodeFault(f"libvirt at {self.uri}", _words(result[0]), _START_HINT, cause="libvirt") from result[0]
+            raise NodeFault(f"libvirt at {self.uri}", _text_of(result[0]), _START_HINT, cause="libvirt") from result[0]
         # drivers inside the process (test) have no connection to keep alive
         with contextlib.suppress(self._libvirt.libvirtError):
             result[0].setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
@@ -381,18 +381,18 @@ class Domains:
     def _fault(self, error: t.Any, what: str) -> VTorqueError:
         lib, code, domain = self._libvirt, error.get_error_code(), error.get_error_domain()
         if code in (lib.VIR_ERR_XML_ERROR, lib.VIR_ERR_XML_DETAIL, lib.VIR_ERR_XML_INVALID_SCHEMA):
-            return SiteFault(f"libvirt at {self.uri}: {what}", _words(error), "see the template domain.xml.j2")
+            return SiteFault(f"libvirt at {self.uri}: {what}", _text_of(error), "see the template domain.xml.j2")
         silent = (lib.VIR_ERR_NO_CONNECT, lib.VIR_ERR_INVALID_CONN, lib.VIR_ERR_RPC)
         # a lost connection shows as "internal error: client socket is closed", told apart by where it arose
         if code in silent or domain in (lib.VIR_FROM_RPC, lib.VIR_FROM_REMOTE) or not self._connection.isAlive():
-            return NodeFault(f"libvirt at {self.uri}: {what}", _words(error), _START_HINT, cause="libvirt")
+            return NodeFault(f"libvirt at {self.uri}: {what}", _text_of(error), _START_HINT, cause="libvirt")
         hint = (
             "qemu's user must be able to read it: see user and dynamic_ownership in qemu.conf"
             if "ermission denied" in str(error)
             else ""
         )
-        return VTorqueError(f"libvirt at {self.uri}: {what}", _words(error), hint)
+        return VTorqueError(f"libvirt at {self.uri}: {what}", _text_of(error), hint)
 
 
-def _words(error: t.Any) -> str:
+def _text_of(error: t.Any) -> str:
     return " ".join(str(error).split())[:1000]

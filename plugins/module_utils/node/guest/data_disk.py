@@ -37,7 +37,7 @@ def mount(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -
     for name, done in _order("mount", job_id, start, settings, deadline).items():
         if done.status != 0:
             kind = UserFault if done.status == USERS else VTorqueError
-            raise kind(f"disk in guest {name}", _words(done))
+            raise kind(f"disk in guest {name}", _message_of(done))
 
 
 def unmount(job_id: str, start: int, settings: NodeSettings) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def unmount(job_id: str, start: int, settings: NodeSettings) -> tuple[str, ...]:
         VTorqueError: the guest does not answer any more.
     """
     done = _order("unmount", job_id, start, settings, Deadline.after(DISK_UNMOUNT_S))
-    return tuple(f"disk in guest {name}: {_words(one)}" for name, one in done.items() if one.status != 0)
+    return tuple(f"disk in guest {name}: {_message_of(one)}" for name, one in done.items() if one.status != 0)
 
 
 def _order(what: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
@@ -60,6 +60,6 @@ def _order(what: str, job_id: str, start: int, settings: NodeSettings, deadline:
     return order_all(orders, deadline) if orders else {}
 
 
-def _words(done: Done) -> str:
+def _message_of(done: Done) -> str:
     lines = [line for line in done.output.splitlines() if line.strip()]
     return lines[-1][-500:] if lines else f"ended with status {done.status}"

@@ -99,7 +99,7 @@ def prove(path: pathlib.Path, header: DiskHeader, deadline: Deadline, *, qemu_im
     if header.format == "raw":
         return
     argv: list[str | pathlib.Path] = [qemu_img, "info", "-U", "--output=json", "-f", "qcow2", path]
-    facts = _told(run_qemu_img(argv, deadline, ImageFault), path)
+    facts = _parse_facts(run_qemu_img(argv, deadline, ImageFault), path)
     _whole(f"{path}", facts)
     if facts.get("virtual-size") != header.virtual_bytes:
         raise ImageFault(f"{path}", f"holds {facts.get('virtual-size')} bytes, its header says {header.virtual_bytes}")
@@ -145,10 +145,10 @@ def blame(image: Image, deadline: Deadline, *, qemu_img: pathlib.Path = QEMU_IMG
             if os.strerror(number) in error.why:
                 raise unreadable(image, image.path, OSError(number, error.why)) from None
         raise
-    _whole(f"image {image.name}", _told(checked, image.path))
+    _whole(f"image {image.name}", _parse_facts(checked, image.path))
 
 
-def _told(text: str, path: pathlib.Path) -> dict[str, t.Any]:
+def _parse_facts(text: str, path: pathlib.Path) -> dict[str, t.Any]:
     try:
         return t.cast("dict[str, t.Any]", json.loads(text))
     except (ValueError, RecursionError) as error:

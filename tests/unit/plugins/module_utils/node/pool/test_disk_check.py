@@ -159,4 +159,4 @@ def test_no_table_ends_in_anything_but_an_answer(
 
 def test_answer_about_a_disk_of_any_depth_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ImageFault, match="is no JSON"):
-        disk_check._told("[" * 1_000_000, tmp_path)
+        disk_check._parse_facts("[" * 1_000_000, tmp_path)
