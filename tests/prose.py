@@ -41,10 +41,7 @@ WORDS = {
 }
 """Words of a private dialect, and what to write."""
 
-TO_DO: tuple[str, ...] = (
-    "docs/admin/openpbs.md",
-    "docs/admin/slurm.md",
-)
+TO_DO: tuple[str, ...] = ()
 """Pages that do not pass yet. The list only shrinks: a page here that passes is an error."""
 
 
