@@ -55,6 +55,19 @@ def cores_of(job: BatchJob, policy: Policy, node: str, *, with_host: bool = Fals
     raise SiteFault(what, why, f"{open_terms(policy.batch_system).OWN_CORES}, or set pbs_exclusive_node_alloc: true")
 
 
+def may_change(job: BatchJob, policy: Policy, cores: cpus.Cores) -> bool:
+    """Return whether the cores of a job are a guess, since its cpuset is still to come, on a node that jobs share.
+
+    Args:
+        job: the batch server's word.
+        policy: the site's.
+        cores: what `cores_of` has returned.
+    """
+    patterns = cpusets_of(job.job_id, policy)
+    whole = (cpus.of_node(0), cpus.of_node(policy.host_os_core_count))
+    return bool(patterns) and cores not in whole and not cpus.of_groups(patterns)
+
+
 def cpusets_of(job_id: str, policy: Policy) -> tuple[str, ...]:
     """Where the cpuset of a job will be that its guests are to stay in, as patterns below a hierarchy of cgroups.
 

@@ -34,7 +34,7 @@ from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart, Suspension
 from ...module_utils.wire.node_command import ssh_command
-from ..bridge.job_cores import cores_of, cpusets_of
+from ..bridge.job_cores import cores_of, cpusets_of, may_change
 from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
     Configuration,
@@ -147,6 +147,8 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     if checked.job:
         pinned = any(spec.vcpu_cores for spec in part.guests)
         cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
+        if pinned and may_change(checked.job, site.configuration.policy, cores):
+            settings = dataclasses.replace(settings, cores_may_change=True)
         if host_devices.any_wanted(part.guests):
             settings = with_granted(checked.job, settings)
     load_needed()

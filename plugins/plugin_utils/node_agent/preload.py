@@ -11,8 +11,8 @@ import importlib
 from ...module_utils.node.lifecycle import present_absent
 
 NEEDED = (
-    f"{present_absent.__package__}.build",
-    f"{present_absent.__package__}.preflight",
+    f"{present_absent.__package__}.creation.build",
+    f"{present_absent.__package__}.creation.preflight",
     "libvirt",
     "jinja2",
     "pycdlib",

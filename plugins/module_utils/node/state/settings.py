@@ -43,6 +43,7 @@ class NodeSettings:
         own_images_mib: the greatest disk, in MiB, of an image of a user's own; 0: the site allows none.
         host_ram_mib: memory in MiB that is kept free for the host.
         host_cores: cores that no vCPU has to itself.
+        cores_may_change: the job's cores are a guess, since its cpuset is still to come: nothing can be pinned to them.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
         ip_to_mac_script: prints the address of a guest, given node, guests per node, guest number; None: no static map.
@@ -84,6 +85,7 @@ class NodeSettings:
     arch_default: str = "x86_64"
     host_ram_mib: int = 2048
     host_cores: int = 0
+    cores_may_change: bool = False
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()
     ip_to_mac_script: pathlib.Path | None = None

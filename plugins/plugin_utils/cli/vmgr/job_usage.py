@@ -104,9 +104,9 @@ def draw(uses: t.Sequence[Use], *, plain: bool) -> list[str]:
     for use in chosen:
         full, empty = ASCII if plain else BLOCKS
         cells = round(use.share * BAR_CELLS)
-        bar = full * cells + empty * (BAR_CELLS - cells)
+        drawn = full * cells + empty * (BAR_CELLS - cells)
         label = use.guest if use.guest != guest else ""
-        lines.append(f"{label:{width}}  {use.kind:6}  {bar}  {use.share * 100:3.0f} % of {_given(use)}")
+        lines.append(f"{label:{width}}  {use.kind:6}  {drawn}  {use.share * 100:3.0f} % of {_given(use)}")
         guest = use.guest
     left_out = len({use.guest for use in uses}) - len({use.guest for use in chosen})
     if left_out:

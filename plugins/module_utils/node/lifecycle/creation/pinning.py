@@ -49,6 +49,11 @@ def claim_cores(
         UserFault: the job has too few cores, or the user's map does not fit them.
         SiteFault: guests of another job have some of them.
     """
+    if settings.cores_may_change:
+        why = "its cpuset is still to come, and other jobs are on this node"
+        if is_preferred(guests):
+            return _share(why, settings, cores)
+        raise UserFault("vcpu_pinning", why, "ask for whole nodes, or give vcpu_pinning=false")
     try:
         topology = read_topology(domains.host_capabilities())
     except NodeFault as fault:

@@ -78,3 +78,15 @@ def test_on_a_shared_node_whose_cpusets_follow_guests_boot_where_no_job_is(
     assert job_cores.cores_of(JOB, policy, "cn2") == (("job_*",), 1, 1)
     assert job_cores.cores_of(dataclasses.replace(JOB, job_id="8.head"), policy, "cn2") == (3,)
     assert job_cores.cpusets_of(JOB.job_id, policy) == ("job_7.head",)
+
+
+def test_cores_may_change_while_the_cpuset_on_a_shared_node_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_traces, "cpusets", lambda job_id: (f"job_{job_id}",))
+    slurm = Policy(batch_system="slurm", host_os_core_count=0)
+    groups: dict[str, cpus.Cores] = {}
+    monkeypatch.setattr(cpus, "of_groups", lambda patterns: groups.get("job", ()))
+    assert job_cores.may_change(JOB, slurm, (2**14,))
+    assert not job_cores.may_change(JOB, slurm, ALL)
+    assert not job_cores.may_change(JOB, Policy(), (2**14,)), "Torque makes none after the prologue"
+    groups["job"] = (2**14,)
+    assert not job_cores.may_change(JOB, slurm, (2**14,))

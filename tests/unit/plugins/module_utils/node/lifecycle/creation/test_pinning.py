@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import sys
@@ -117,6 +118,14 @@ def test_present_on_a_node_whose_topology_is_unknown_shares_cores_where_nobody_a
     (facts,) = present(node, (1, 2, 3), vcpu_cores="prefer")
     assert (facts.vcpu_cores, placed) == ("", [])
     with pytest.raises(NodeFault, match="names no processor"):
+        present(node, (1, 2, 3), job_id=OTHER)
+
+
+def test_present_of_guests_whose_cores_may_change_pins_nothing(node: Node, placed: list[tuple[str, int, Pins]]) -> None:
+    node.settings = dataclasses.replace(node.settings, cores_may_change=True)
+    (facts,) = present(node, (1, 2, 3), vcpu_cores="prefer")
+    assert (facts.vcpu_cores, placed) == ("", [])
+    with pytest.raises(UserFault, match="cpuset is still to come"):
         present(node, (1, 2, 3), job_id=OTHER)
 
 
