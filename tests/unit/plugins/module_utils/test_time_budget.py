@@ -159,7 +159,8 @@ def test_no_other_module_of_a_start_has_such_a_number() -> None:
     """A number of seconds of a hook, of Ansible or of a node is in the table, and nowhere else."""
     plugins = pathlib.Path(budget.__file__).parents[1]
     making = [
-        f"module_utils/node/lifecycle/{name}.py" for name in ("build", "client", "handover", "present_absent", "worker")
+        f"module_utils/node/lifecycle/{name}.py"
+        for name in ("creation/build", "client", "handover", "present_absent", "worker")
     ]
     rooms = ("module_utils/job/hooks", "plugin_utils/hooks", "plugin_utils/faststart", "action", *making)
     sources = [path for room in rooms for path in _sources(plugins / room)]
