@@ -15,11 +15,10 @@ import re
 import shlex
 import typing as t
 
-from ...errors import UserFault
-from ...frozen import frozen
 from ...wire.messages import ABSOLUTE_PATH, ANY_TEXT, PACKAGE, AddedFile, Additions, Command, Package
 from ..config.parameters import Policy
 from ..request import strict_yaml
+from ..request.attached_file import FileErrors, FileFault
 from ..request.keys import ADDITIONS
 from ..request.strict_yaml import Items, Mapping, NotPlain, Plain, Text
 from ..request.value_types import format_value, nearest
@@ -37,32 +36,10 @@ PLAIN, ENCODED = "text/plain", ("b64", "base64")
 FILE_KEYS = ("path", "content", "permissions", "encoding")
 
 
-@frozen
-class Fault:
-    """One thing that is wrong in a user's file.
+class AdditionsErrors(FileErrors):
+    """What is wrong with a user's additions."""
 
-    Attributes:
-        line: where, from 1; 0: nowhere in particular.
-        message: what, with the value that was wrong, and what is allowed.
-    """
-
-    line: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.message}" if self.line else self.message
-
-
-class AdditionsErrors(UserFault):
-    """Everything that is wrong with a user's file, told at once.
-
-    Attributes:
-        faults: one for each thing, by line.
-    """
-
-    def __init__(self, path: str, faults: t.Sequence[Fault]) -> None:
-        super().__init__(f"{ADDITIONS} {format_value(path)}", "; ".join(map(str, faults)))
-        self.faults = tuple(faults)
+    KEY = ADDITIONS
 
 
 def read(content: bytes, path: str, policy: Policy, home: str) -> Additions:
@@ -81,11 +58,11 @@ def read(content: bytes, path: str, policy: Policy, home: str) -> Additions:
         AdditionsErrors: with everything that is wrong.
     """
     if len(content) > MAX_BYTES:
-        raise AdditionsErrors(path, [Fault(0, f"longer than {MAX_BYTES >> 10} KiB")])
+        raise AdditionsErrors(path, [FileFault(0, f"longer than {MAX_BYTES >> 10} KiB")])
     try:
         root = strict_yaml.read(content)
     except NotPlain as error:
-        raise AdditionsErrors(path, [Fault(error.line, error.why)]) from None
+        raise AdditionsErrors(path, [FileFault(error.line, error.why)]) from None
     reader = _Reader(policy, home)
     found = reader.additions(root)
     if reader.faults:
@@ -107,7 +84,7 @@ class _Reader:
     """One reading: what is wrong is collected, and the rest read on."""
 
     def __init__(self, policy: Policy, home: str) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[FileFault] = []
         self._policy = policy
         places = (home, *start_directory.covered(policy, home), *OWN_PLACES)
         self._places = tuple(dict.fromkeys(places))
@@ -133,7 +110,7 @@ class _Reader:
         return Additions(found.get("packages", ()), found.get("write_files", ()), found.get("runcmd", ()))
 
     def _fault(self, line: int, message: str) -> None:
-        self.faults.append(Fault(line, message))
+        self.faults.append(FileFault(line, message))
 
     def _items(self, key: str, value: Plain) -> tuple[Plain, ...]:
         if not isinstance(value, Items) or not value.items:

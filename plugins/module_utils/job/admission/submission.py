@@ -203,7 +203,7 @@ def _additions(
         return "", _in_file(path, errors.faults)
 
 
-def _in_file(path: str, faults: t.Sequence[metadata.Fault | vcpu_map.MapFault]) -> list[KeyFault]:
+def _in_file(path: str, faults: t.Sequence[attached_file.FileFault]) -> list[KeyFault]:
     """What is wrong in a file of the user's, each with its line."""
     name = format_value(os.path.basename(path))  # noqa: PTH119
     return [KeyFault(f"{name}:{fault.line}" if fault.line else name, "", fault.message) for fault in faults]

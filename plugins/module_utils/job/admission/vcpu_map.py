@@ -19,8 +19,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ...errors import UserFault
 from ...frozen import frozen
+from ..request.attached_file import FileErrors, FileFault
 from ..request.keys import PINNING
 from ..request.value_types import format_value
 
@@ -35,32 +35,10 @@ _CORES = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 FORM = f"'VCPU: CORES', 'GUEST VCPU: CORES' or '{EMULATOR}: CORES' is due, as in '0: 2' or '0 1: 4-5,7'"
 
 
-@frozen
-class MapFault:
-    """One thing that is wrong in a map.
+class MapErrors(FileErrors):
+    """What is wrong with a map."""
 
-    Attributes:
-        line: where, from 1; 0: nowhere in particular.
-        message: what, with the value that was wrong, and what is allowed.
-    """
-
-    line: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.message}" if self.line else self.message
-
-
-class MapErrors(UserFault):
-    """Everything that is wrong with a map, reported at once.
-
-    Attributes:
-        faults: one for each thing, by line.
-    """
-
-    def __init__(self, path: str, faults: t.Sequence[MapFault]) -> None:
-        super().__init__(f"{PINNING} {format_value(path)}", "; ".join(map(str, faults)))
-        self.faults = tuple(faults)
+    KEY = PINNING
 
 
 @frozen
@@ -112,19 +90,19 @@ def read(content: bytes, path: str) -> VcpuMap:
         MapErrors: with everything that is wrong.
     """
     if len(content) > MAX_BYTES:
-        raise MapErrors(path, [MapFault(0, f"longer than {MAX_BYTES >> 10} KiB")])
+        raise MapErrors(path, [FileFault(0, f"longer than {MAX_BYTES >> 10} KiB")])
     try:
         lines = content.decode("ascii").split("\n")
     except UnicodeDecodeError as error:
         place = content.count(b"\n", 0, error.start) + 1
-        raise MapErrors(path, [MapFault(place, "holds what is no ASCII")]) from None
+        raise MapErrors(path, [FileFault(place, "holds what is no ASCII")]) from None
     if len(lines) > MAX_LINES:
-        raise MapErrors(path, [MapFault(0, f"{len(lines)} lines, at most {MAX_LINES} are read")])
+        raise MapErrors(path, [FileFault(0, f"{len(lines)} lines, at most {MAX_LINES} are read")])
     reader = _Reader()
     for number, line in enumerate(lines, 1):
         reader.take(number, line.partition("#")[0].strip())
     if not reader.vcpus and not reader.faults:
-        reader.faults.append(MapFault(0, f"holds no vCPU; {FORM}"))
+        reader.faults.append(FileFault(0, f"holds no vCPU; {FORM}"))
     if reader.faults:
         raise MapErrors(path, reader.faults)
     return VcpuMap(reader.vcpus, reader.lines, reader.emulator)
@@ -137,7 +115,7 @@ class _Reader:
         self.vcpus: dict[tuple[int, int], tuple[int, ...]] = {}
         self.lines: dict[tuple[int, int], int] = {}
         self.emulator: tuple[int, ...] = ()
-        self.faults: list[MapFault] = []
+        self.faults: list[FileFault] = []
         self._users: dict[int, int] = {}
         self._emulator_line = 0
 
@@ -169,7 +147,7 @@ class _Reader:
         self.vcpus[key], self.lines[key] = cores, number
 
     def _fault(self, number: int, message: str) -> None:
-        self.faults.append(MapFault(number, message))
+        self.faults.append(FileFault(number, message))
 
     def _cores(self, number: int, text: str) -> tuple[int, ...]:
         """The cores of a list, each of which nobody has yet; (): there is something wrong with it."""
@@ -210,13 +188,13 @@ def check(found: VcpuMap, path: str, guests: int, vcpus: int) -> None:
     for guest, vcpu in sorted(found.vcpus, key=found.lines.__getitem__):
         line = found.lines[guest, vcpu]
         if guest >= guests:
-            faults.append(MapFault(line, f"there is no guest {guest}: each node has {guests}, from 0"))
+            faults.append(FileFault(line, f"there is no guest {guest}: each node has {guests}, from 0"))
         elif vcpu >= vcpus:
-            faults.append(MapFault(line, f"there is no vCPU {vcpu}: each guest has {vcpus}, from 0"))
+            faults.append(FileFault(line, f"there is no vCPU {vcpu}: each guest has {vcpus}, from 0"))
     wanted = ((guest, vcpu) for guest in range(guests) for vcpu in range(vcpus))
     missing = next((key for key in wanted if key not in found.vcpus), None)
     if missing is not None:
-        faults.append(MapFault(0, f"vCPU {missing[1]} of guest {missing[0]} is missing"))
+        faults.append(FileFault(0, f"vCPU {missing[1]} of guest {missing[0]} is missing"))
     if faults:
         raise MapErrors(path, faults)
 

@@ -11,10 +11,44 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import typing as t
 
+from ...errors import UserFault
+from ...frozen import frozen
 from .value_types import BadValue, format_value
 
 MAX_BYTES = 1 << 20
+
+
+@frozen
+class FileFault:
+    """One thing that is wrong in a user's file.
+
+    Attributes:
+        line: where, from 1; 0: nowhere in particular.
+        message: what, with the value that was wrong, and what is allowed.
+    """
+
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+class FileErrors(UserFault):
+    """Everything that is wrong with a user's file, reported at once.
+
+    Attributes:
+        KEY: of the request that names the file.
+        faults: one for each thing, by line.
+    """
+
+    KEY = ""
+
+    def __init__(self, path: str, faults: t.Sequence[FileFault]) -> None:
+        super().__init__(f"{self.KEY} {format_value(path)}", "; ".join(map(str, faults)))
+        self.faults = tuple(faults)
 
 
 def look(word: str, directory: str, *, runs: bool = True) -> tuple[str, bytes]:
