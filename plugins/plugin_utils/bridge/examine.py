@@ -81,7 +81,8 @@ def examine_here(
     policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s, thorough=thorough)
     checks = {**node_doctor.checks(settings, pool_default(policy)), **policy_checks}
     if thorough:
-        is_alive, has_files = liveness.by_server(batch, node), open_node(policy.batch_system).alive_here(policy)
+        is_alive = liveness.by_server(liveness.AskedOnce(batch), node)
+        has_files = open_node(policy.batch_system).alive_here(policy)
         checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
     report = Report(node, (found,), began)
     for finding in examine(checks, timeout_s):

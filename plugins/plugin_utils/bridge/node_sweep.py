@@ -111,8 +111,9 @@ def _swept(
 ) -> sweep.Swept:
     settings = settings_of(policy, node)
     alive_here = open_node(policy.batch_system).alive_here(policy)
-    swept = sweep.sweep(settings, liveness.by_server(batch, node), alive_here, deadline, any_number=any_number)
-    for problem in _follow_suspensions(settings, batch, swept.living):
+    asked = liveness.AskedOnce(batch)
+    swept = sweep.sweep(settings, liveness.by_server(asked, node), alive_here, deadline, any_number=any_number)
+    for problem in _follow_suspensions(settings, asked, swept.living):
         swept = _with(swept, problem)
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     retention.bound_logs(settings.state_dir)
@@ -120,7 +121,9 @@ def _swept(
     return swept
 
 
-def _follow_suspensions(settings: NodeSettings, batch: BatchSystem, living: tuple[sweep.Said, ...]) -> t.Iterator[str]:
+def _follow_suspensions(
+    settings: NodeSettings, asked: liveness.AskedOnce, living: tuple[sweep.Said, ...]
+) -> t.Iterator[str]:
     """Pause the guests of suspended jobs and let those of others go on, where nobody else has given the order.
 
     A job whose shell was not told of its suspension, or hid it; or whose mother superior was lost while it lasted.
@@ -133,7 +136,7 @@ def _follow_suspensions(settings: NodeSettings, batch: BatchSystem, living: tupl
         if named is None or not settings.start_dir(*named).is_dir():
             continue
         try:
-            suspended = liveness.is_suspended(batch.job(named[0]), named[1])
+            suspended = liveness.is_suspended(asked.job(named[0]), named[1])
             if suspended:
                 pause_order.order_pause(settings, item.key)
             else:

@@ -53,38 +53,59 @@ def is_suspended(job: BatchJob, start: int) -> bool:
     return job.state == "S" and job.start_count == start
 
 
-def by_server(batch: BatchSystem, node: str) -> t.Callable[[str, int], bool]:
-    """`is_alive` for the sweep of this node; the server is asked once for each job.
+class AskedOnce:
+    """The batch server's word on jobs, for one round of questions: it is asked once for each job.
 
     Args:
         batch: who is asked.
+    """
+
+    def __init__(self, batch: BatchSystem) -> None:
+        self._batch = batch
+        self._known: dict[str, BatchJob | SiteFault] = {}
+        self._silent: list[SiteFault] = []
+
+    def job(self, job_id: str) -> BatchJob:
+        """Return what the server says of a job.
+
+        Raises:
+            UnknownJob: it knows no such job.
+            SiteFault: it does not tell.
+        """
+        if job_id not in self._known:
+            self._known[job_id] = self._ask(job_id)
+        word = self._known[job_id]
+        if isinstance(word, SiteFault):
+            raise word
+        return word
+
+    def _ask(self, job_id: str) -> BatchJob | SiteFault:
+        if len(self._silent) >= SILENT:
+            return self._silent[-1]
+        try:
+            return self._batch.job(job_id)
+        except UnknownJob as error:
+            return error
+        except SiteFault as error:
+            self._silent.append(error)
+            return error
+
+
+def by_server(asked: AskedOnce, node: str) -> t.Callable[[str, int], bool]:
+    """`is_alive` for the sweep of this node.
+
+    Args:
+        asked: the batch server.
         node: this node.
 
     Returns:
         Takes job id and start; raises SiteFault when the server does not tell.
     """
-    known: dict[str, BatchJob | SiteFault] = {}
-    silent: list[SiteFault] = []
-
-    def ask(job_id: str) -> BatchJob | SiteFault:
-        if len(silent) >= SILENT:
-            return silent[-1]
-        try:
-            return batch.job(job_id)
-        except UnknownJob as error:
-            return error
-        except SiteFault as error:
-            silent.append(error)
-            return error
 
     def is_alive(job_id: str, start: int) -> bool:
-        if job_id not in known:
-            known[job_id] = ask(job_id)
-        word = known[job_id]
-        if isinstance(word, UnknownJob):
+        try:
+            return start_lives(asked.job(job_id), start, node)
+        except UnknownJob:
             return False
-        if isinstance(word, SiteFault):
-            raise word
-        return start_lives(word, start, node)
 
     return is_alive
