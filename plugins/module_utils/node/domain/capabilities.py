@@ -29,6 +29,19 @@ class Capabilities:
     qemu_ids: tuple[int, int] = (0, 0)
 
 
+def read_capabilities(root: ET.Element) -> Capabilities:
+    """Return what libvirt offers.
+
+    Args:
+        root: of `virsh capabilities`.
+    """
+    domains = {
+        arch.get("name", ""): tuple(sorted({domain.get("type", "") for domain in arch.iterfind("domain")}))
+        for arch in root.iterfind("guest/arch")
+    }
+    return Capabilities(domains, read_qemu_ids(root))
+
+
 def read_qemu_ids(root: ET.Element) -> tuple[int, int]:
     """libvirt's label for the ids of a process is `+uid:+gid`; without one it changes none."""
     for model in root.iterfind("host/secmodel"):

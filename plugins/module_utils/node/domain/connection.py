@@ -16,7 +16,7 @@ from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from ...time_budget import LIBVIRT_CONNECT_S
-from .capabilities import Capabilities, read_qemu_ids
+from .capabilities import Capabilities, read_capabilities
 from .domain_xml import DomainFacts, differences, parse, read_facts
 from .events import DomainEvent, describe_change
 from .library import EventLoop, load_libvirt
@@ -57,6 +57,7 @@ class Domains:
         self._heard: collections.deque[DomainEvent] = collections.deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._callback: int | None = None
+        self._capabilities: ET.Element | None = None
         self._closed = False
 
     def _open(self, read_only: bool, connect_s: float) -> t.Any:
@@ -179,19 +180,14 @@ class Domains:
     @leaves_nothing
     def capabilities(self) -> Capabilities:
         """What the hypervisor offers."""
-        root = self.host_capabilities()
-        return Capabilities(
-            {
-                arch.get("name", ""): tuple(sorted({d.get("type", "") for d in arch.iterfind("domain")}))
-                for arch in root.iterfind("guest/arch")
-            },
-            read_qemu_ids(root),
-        )
+        return read_capabilities(self.host_capabilities())
 
     def host_capabilities(self) -> ET.Element:
-        """Return the root of what libvirt reports of this host and its guests (`virsh capabilities`)."""
-        with self._asking("its capabilities"):
-            return ET.fromstring(self._connection.getCapabilities())  # noqa: S314 - libvirt's own words
+        """Return the root of what libvirt reports of this host and its guests (`virsh capabilities`), asked once."""
+        if self._capabilities is None:
+            with self._asking("its capabilities"):
+                self._capabilities = ET.fromstring(self._connection.getCapabilities())  # noqa: S314 - libvirt's own
+        return self._capabilities
 
     # -- what is done
 

@@ -88,12 +88,9 @@ def make(
         step("the rules of the network")
         nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
 
-    # libvirt is asked where there is something to serve, and once
-    qemu = functools.cache(lambda: domains.capabilities().qemu_ids)
-
     def serving(guest: Guest) -> Serving:
         of_guest = guest.pins.others if guest.pins else cores
-        return Serving(guest.directory, part.owner, settings, qemu(), deadline, of_guest)
+        return Serving(guest.directory, part.owner, settings, domains.capabilities().qemu_ids, deadline, of_guest)
 
     _serve_images(guests, serving)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
