@@ -8,18 +8,7 @@ All else of a system is `job/batch/<system>`, which stands above the configurati
 
 from __future__ import annotations
 
-import typing as t
-
 from ...frozen import frozen
-
-
-def _beside_qsub(_policy: t.Any) -> str | None:
-    return None
-
-
-def _slurm_bin(policy: t.Any) -> str | None:
-    directory: str | None = policy.slurm_bin
-    return directory
 
 
 @frozen
@@ -29,12 +18,10 @@ class SystemFacts:
     Attributes:
         commands_parameter: names the directory of its commands on all hosts, where the site says it; "": they are
             beside the site's qsub.
-        commands_of: the value of that parameter in a site's policy; None: they are beside the site's qsub.
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
     """
 
     commands_parameter: str = ""
-    commands_of: t.Callable[[t.Any], str | None] = _beside_qsub
     no_hook_scripts: str = ""
 
 
@@ -42,7 +29,6 @@ BATCH_SYSTEMS = {
     "torque": SystemFacts(),
     "slurm": SystemFacts(
         commands_parameter="slurm_bin",
-        commands_of=_slurm_bin,
         no_hook_scripts=(
             "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
         ),

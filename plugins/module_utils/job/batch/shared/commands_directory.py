@@ -21,6 +21,7 @@ def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Pa
         policy: the site's.
         front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
     """
-    if (directory := facts_of(policy.batch_system).commands_of(policy)) is not None:
+    parameter = facts_of(policy.batch_system).commands_parameter
+    if parameter and (directory := getattr(policy, parameter)) is not None:
         return pathlib.Path(directory)
     return pathlib.Path(policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes).parent
