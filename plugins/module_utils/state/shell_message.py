@@ -89,21 +89,39 @@ def _write(path: pathlib.Path, data: bytes) -> int | None:
     return None
 
 
-class Listener:
-    """Waits for the line.
+class _Fifo:
+    """A FIFO of the run directory that is read, or that is not there.
+
+    Args:
+        path: of it.
+        access: whether it is opened for reading alone.
+    """
+
+    def __init__(self, path: pathlib.Path, access: int) -> None:
+        self._fd = -1
+        with contextlib.suppress(OSError):
+            self._fd = os.open(path, access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def filenos(self) -> tuple[int, ...]:
+        """What to poll; nothing where there is none, or none any more."""
+        return (self._fd,) if self._fd >= 0 else ()
+
+    def close(self) -> None:
+        """Hear no more."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class Listener(_Fifo):
+    """Waits for the line, after which nothing is polled.
 
     Args:
         directory: the run directory of the start; it may have no such FIFO.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self._fd = -1
-        with contextlib.suppress(OSError):
-            self._fd = os.open(directory / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def filenos(self) -> tuple[int, ...]:
-        """What to poll; nothing when the line was heard, or will not come."""
-        return (self._fd,) if self._fd >= 0 else ()
+        super().__init__(directory / NAME, os.O_RDONLY)
 
     def receive_message(self) -> str:
         """What was said, as one line that may be shown; "" for nothing.  There is no second."""
@@ -114,14 +132,8 @@ class Listener:
         self.close()
         return printable(message.partition(b"\n")[0].decode(errors="replace"))
 
-    def close(self) -> None:
-        """Wait no more."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
-
-class Bell:
+class Bell(_Fifo):
     """Hears that the shell has rung, each time.
 
     Args:
@@ -129,23 +141,11 @@ class Bell:
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self._fd = -1
-        with contextlib.suppress(OSError):
-            # with a writer of our own it has no end, which poll would tell for ever
-            self._fd = os.open(directory / BELL, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def filenos(self) -> tuple[int, ...]:
-        """What to poll; nothing where there is no bell."""
-        return (self._fd,) if self._fd >= 0 else ()
+        # with a writer of our own it has no end, which poll would tell for ever
+        super().__init__(directory / BELL, os.O_RDWR)
 
     def hush(self) -> None:
         """Forget that it was rung until now."""
         with contextlib.suppress(OSError):
             while os.read(self._fd, 1 << 16):
                 """All that was written."""
-
-    def close(self) -> None:
-        """Hear no more."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
