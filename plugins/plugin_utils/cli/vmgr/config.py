@@ -18,6 +18,7 @@ from ....module_utils.job.config.policy_file import MAX_FILE, PolicyFile, parse,
 from ..output import messages
 from ..output.json_output import add_json, tell
 from ..output.tables import Row, table
+from ..output.verbs import add_verb
 
 HELP = "the site's configuration"
 PROGRAM = "vmgr"
@@ -69,23 +70,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of `vmgr config`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
-
-    def verb(name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-
-    show = verb("show", "every parameter, its value, and whether the site has set it", SHOW_EPILOG)
+    show = add_verb(verbs, "show", "every parameter, its value, and whether the site has set it", SHOW_EPILOG)
     show.add_argument("names", metavar="NAME", nargs="*", help="these parameters alone")
     show.add_argument("--origin", action="store_true", help="where each was set, and its default")
     add_json(show)
-    check = verb("check", "name everything that is wrong with a configuration", CHECK_EPILOG)
+    check = add_verb(verbs, "check", "name everything that is wrong with a configuration", CHECK_EPILOG)
     check.add_argument("file", metavar="FILE", nargs="?", help="a draft (the site's own configuration)")
-    old = verb("convert", "make a configuration out of the original's config.sh", CONVERT_EPILOG)
+    old = add_verb(verbs, "convert", "make a configuration out of the original's config.sh", CONVERT_EPILOG)
     old.add_argument("old", metavar="OLD", help="the original's config.sh")
     old.add_argument("--variables", action="store_true", help="variables of the roles (vtorque_...), for group_vars")
     old.add_argument("-o", "--output", metavar="NEW", help="the new file, which must not be there yet")

@@ -24,6 +24,7 @@ from ....module_utils.state import layout
 from ....module_utils.text import format_bytes_short
 from ..output.json_output import add_json, tell
 from ..output.named_file import write_file
+from ..output.verbs import add_verb
 from . import job_usage
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
@@ -89,13 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     job = parser.add_subparsers(dest="verb", required=True, metavar="list | show | log | console | report")
 
     def verb(name: str, summary: str, epilog: str, *, named: str | None = None) -> argparse.ArgumentParser:
-        own: argparse.ArgumentParser = job.add_parser(
-            name,
-            help=summary,
-            description=summary[:1].upper() + summary[1:] + ".",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        own = add_verb(job, name, summary, epilog)
         own.add_argument("job", metavar="JOB", nargs=named, help="number or id of the job")
         if name != "list":
             own.add_argument("--start", type=int, metavar="N", help="this start of the job, not the newest")

@@ -14,6 +14,7 @@ from ....module_utils.node.devices import host_devices, leases
 from ...bridge.node_settings import LoadPolicy, read_settings
 from ..output.json_output import add_json, tell
 from ..output.tables import table
+from ..output.verbs import add_verb
 
 if t.TYPE_CHECKING:
     from ....module_utils.node.devices.pci.examination import Examined
@@ -40,18 +41,8 @@ example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of `vmgr node`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
-
-    def verb(name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-
-    add_json(verb("devices", "devices that the site lists for this node, and who has them", DEVICES_EPILOG))
-    release = verb("release", "end the quarantine of a device", RELEASE_EPILOG)
+    add_json(add_verb(verbs, "devices", "devices that the site lists for this node, and who has them", DEVICES_EPILOG))
+    release = add_verb(verbs, "release", "end the quarantine of a device", RELEASE_EPILOG)
     release.add_argument("device", metavar="DEVICE", help="its address, such as 0000:3b:00.0")
 
 

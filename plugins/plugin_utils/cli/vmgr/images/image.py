@@ -12,6 +12,7 @@ from .....module_utils.job.config.parameters import Policy
 from .....module_utils.job.records.image_usage import last_uses
 from ....bridge.node_settings import read_configuration
 from ...output.json_output import add_json
+from ...output.verbs import add_verb
 from . import image_changes, image_facts, image_list, image_profile, image_push, image_trial
 
 HELP = "images that VM jobs can boot"
@@ -81,13 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
     def verb(name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
-        own: argparse.ArgumentParser = verbs.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        own = add_verb(verbs, name, summary, epilog)
         add_json(own)
         return own
 
