@@ -49,6 +49,7 @@ def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[Exa
     host = host or passthrough.HOST
     by_device = {lease.device: lease for lease in leases.read_leases(settings)}
     quarantined = {one.device: one.why for one in leases.read_quarantine(settings)}
+    used = usage.Usage(host)
     node = preflight.Node(inventory.has_groups(host.sys), inventory.is_unsafe(host.sys), inventory.has_vfio(host.sys))
     found: dict[str, Examined] = {}
     for pci_class in settings.pci_classes:
@@ -57,7 +58,7 @@ def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[Exa
             faults: tuple[preflight.Fault, ...] = ()
             if lease is None and address not in found:
                 device = inventory.inspect(address, host.sys)
-                chosen = preflight.Chosen(device, pci_class, 0, usage.uses_of([device], host)[address])
+                chosen = preflight.Chosen(device, pci_class, 0, used.of(device))
                 faults = preflight.find_faults([chosen], node, {})
             one = Examined(address, pci_class, lease, quarantined.get(address, ""), faults)
             found.setdefault(address, one)

@@ -137,7 +137,7 @@ def inspect(address: str, sys: pathlib.Path = SYS) -> Device:
         group=_link(place / "iommu_group"),
         members=_members(place, address),
         numa_node=_number(place / "numa_node", -1),
-        resets=tuple(_text(place / "reset_method").split()),
+        resets=tuple(read_text(place / "reset_method").split()),
         beside=_beside(place, address),
         boot_vga=_number(place / "boot_vga") == 1,
         physical=physical,
@@ -147,7 +147,7 @@ def inspect(address: str, sys: pathlib.Path = SYS) -> Device:
         nodes=nodes,
         blocks=blocks,
         netdevs=netdevs,
-        power=_text(place / "power_state"),
+        power=read_text(place / "power_state"),
     )
 
 
@@ -157,7 +157,7 @@ def has_groups(sys: pathlib.Path = SYS) -> bool:
     Args:
         sys: where sysfs is.
     """
-    return bool(_names(sys / "kernel/iommu_groups"))
+    return bool(list_names(sys / "kernel/iommu_groups"))
 
 
 def has_vfio(sys: pathlib.Path = SYS) -> bool:
@@ -175,12 +175,12 @@ def is_unsafe(sys: pathlib.Path = SYS) -> bool:
     Args:
         sys: where sysfs is.
     """
-    return _text(sys / "module/vfio_iommu_type1/parameters/allow_unsafe_interrupts") == "Y"
+    return read_text(sys / "module/vfio_iommu_type1/parameters/allow_unsafe_interrupts") == "Y"
 
 
 def _members(place: pathlib.Path, address: str) -> tuple[Member, ...]:
     found = []
-    for name in _names(place / "iommu_group/devices"):
+    for name in list_names(place / "iommu_group/devices"):
         if name != address:
             member = place.parent / name
             found.append(Member(name, _code(member), driver_of(member)))
@@ -190,7 +190,7 @@ def _members(place: pathlib.Path, address: str) -> tuple[Member, ...]:
 def _beside(place: pathlib.Path, address: str) -> tuple[str, ...]:
     """Other devices of the bus: they have the same directory above them, and its own virtual functions are none."""
     own = {link.resolve().name for link in place.glob("virtfn*")}
-    names = _names(place.resolve().parent)
+    names = list_names(place.resolve().parent)
     return tuple(name for name in names if re.fullmatch(ADDRESS, name) and name != address and name not in own)
 
 
@@ -200,7 +200,7 @@ def _children(place: pathlib.Path) -> tuple[tuple[str, ...], tuple[str, ...], tu
     for name, _below, files in os.walk(place):
         directory = pathlib.Path(name)
         if "uevent" in files and directory != place:
-            facts = dict(line.partition("=")[::2] for line in _text(directory / "uevent").splitlines())
+            facts = dict(line.partition("=")[::2] for line in read_text(directory / "uevent").splitlines())
             if file := facts.get("DEVNAME"):
                 nodes.add(file.removeprefix("/dev/"))
             if facts.get("DEVTYPE") in ("disk", "partition"):
@@ -227,22 +227,27 @@ def _code(place: pathlib.Path) -> int:
 
 def _large_mib(place: pathlib.Path) -> int:
     total = 0
-    for line in _text(place / "resource").splitlines():
+    for line in read_text(place / "resource").splitlines():
         first, last, flags = (int(word, 16) for word in line.split())
         if flags & _MEMORY_64:
             total += last - first + 1
     return total >> 20
 
 
-def _text(path: pathlib.Path) -> str:
+def read_text(path: pathlib.Path) -> str:
+    """Return what a file of the kernel says; "": it cannot be read.
+
+    Args:
+        path: of it.
+    """
     try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 
 
 def _number(path: pathlib.Path, otherwise: int = 0) -> int:
-    text = _text(path)
+    text = read_text(path)
     return int(text, 0) if _NUMBER.fullmatch(text) else otherwise
 
 
@@ -252,7 +257,12 @@ def _link(path: pathlib.Path) -> str:
     return ""
 
 
-def _names(directory: pathlib.Path) -> tuple[str, ...]:
+def list_names(directory: pathlib.Path) -> tuple[str, ...]:
+    """Return what is in a directory of the kernel; (): it cannot be read.
+
+    Args:
+        directory: of the kernel.
+    """
     with contextlib.suppress(OSError):
         return tuple(sorted(path.name for path in directory.iterdir()))
     return ()

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import pathlib
@@ -42,12 +43,12 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     """See `api.DeviceKind.take`."""
     settings = taking.settings
     with held(leases.lock_of(settings), settings, taking.deadline):
-        chosen = choose(taking)
-        node, ram_mib = _node(taking), {spec.index: spec.ram_mib for spec in taking.guests}
-        if faults := preflight.find_faults(chosen, node, ram_mib):
+        picker = _Picker(taking)
+        picker.pick_all()
+        if faults := picker.faults_of(picker.chosen):
             raise preflight.error_of(faults, settings.node_name)
         found: dict[int, tuple[HostDevice, ...]] = {}
-        for one in chosen:
+        for one in picker.chosen:
             device = one.device
             lease = leases.Lease(device.address, taking.key, one.guest, KIND, device.driver)
             leases.end_lease(lease.device, settings)  # of this very start, which was begun before
@@ -80,25 +81,12 @@ def give_back(mine: t.Sequence[leases.Lease], settings: NodeSettings) -> tuple[s
     return tuple(done)
 
 
-def choose(taking: Taking) -> tuple[preflight.Chosen, ...]:
-    """Return the devices that guests are to have, as they are now.
+class _Picker:
+    """Chooses devices for one guest after the other, as they are now.
 
     A class's devices are those that the batch system gave to the job, else the first free ones that nothing speaks
     against; with too few of these the others come along, for what speaks against them.
-
-    Raises:
-        UserFault: the site has no such class or device here, or the batch system gave the job too few.
-        NodeFault: too many of a class are in quarantine.
     """
-    picker = _Picker(taking)
-    for spec in taking.guests:
-        for wish in spec.pci:
-            picker.pick(spec, PciWish(wish.what, wish.count))
-    return tuple(picker.chosen)
-
-
-class _Picker:
-    """Chooses devices for one guest after the other."""
 
     def __init__(self, taking: Taking) -> None:
         self.chosen: list[preflight.Chosen] = []
@@ -107,7 +95,23 @@ class _Picker:
         self._leases = {one.device: one.key for one in leases.read_leases(self._settings) if one.key != taking.key}
         self._guests = _of_guests(taking.domains)
         self._ram_mib = {spec.index: spec.ram_mib for spec in taking.guests}
-        self._node = _node(taking)
+        self._node, self._usage = _node(taking), usage.Usage(HOST)
+        self._inspected: dict[str, preflight.Chosen] = {}
+
+    def faults_of(self, chosen: t.Sequence[preflight.Chosen]) -> tuple[preflight.Fault, ...]:
+        """Return all that speaks against devices."""
+        return preflight.find_faults(chosen, self._node, self._ram_mib)
+
+    def pick_all(self) -> None:
+        """Add what all guests wish.
+
+        Raises:
+            UserFault: the site has no such class or device here, or the batch system gave the job too few.
+            NodeFault: too many of a class are in quarantine.
+        """
+        for spec in self._taking.guests:
+            for wish in spec.pci:
+                self.pick(spec, PciWish(wish.what, wish.count))
 
     def pick(self, spec: GuestSpec, wish: PciWish) -> None:
         """Add what a guest wishes."""
@@ -150,19 +154,20 @@ class _Picker:
 
     def _sort(self, addresses: t.Sequence[str], pci_class: PciClass, guest: int) -> list[str]:
         """Those first that nothing speaks against; the order of the site's list decides between equals."""
-        faults = {
-            address: len(preflight.find_faults([self._inspect(address, pci_class, guest)], self._node, self._ram_mib))
-            for address in addresses
-        }
-        return sorted(addresses, key=lambda address: faults[address] > 0)
+        return sorted(addresses, key=lambda address: bool(self.faults_of([self._inspect(address, pci_class, guest)])))
 
     def _inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.Chosen:
+        """Return a device as it is for a guest; it is read once."""
+        if address not in self._inspected:
+            self._inspected[address] = self._read(address, pci_class)
+        return dataclasses.replace(self._inspected[address], pci_class=pci_class, guest=guest)
+
+    def _read(self, address: str, pci_class: PciClass) -> preflight.Chosen:
         device = inventory.inspect(address, HOST.sys)
         other = self._guests.get(address) or (f"start {self._leases[address]}" if address in self._leases else "")
         if not other and device.group and _is_open(HOST.dev / "vfio" / device.group):
             other = "another program"
-        uses = usage.uses_of([device], HOST)[address]
-        return preflight.Chosen(device, pci_class, guest, uses, other)
+        return preflight.Chosen(device, pci_class, 0, self._usage.of(device), other)
 
     def _in_quarantine(self, wish: PciWish, devices: t.Sequence[str]) -> VTorqueError:
         found = [f"{device}: {self._quarantine[device].why}" for device in devices]

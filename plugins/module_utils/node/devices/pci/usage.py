@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import errno
 import fcntl
+import functools
 import os
 import pathlib
 import re
@@ -16,7 +17,7 @@ import socket
 import struct
 import typing as t
 
-from .inventory import SYS, Device
+from .inventory import SYS, Device, list_names, read_text
 
 _SIOCGIFADDR = 0x8915
 _LINK_LOCAL = "fe80"
@@ -68,43 +69,57 @@ class Host:
     is_busy: t.Callable[[pathlib.Path], bool] = is_busy
 
 
-def uses_of(devices: t.Sequence[Device], host: Host) -> dict[str, tuple[str, ...]]:
-    """Return what uses devices, in words, by their addresses; () for one that nothing uses.
+class Usage:
+    """Who uses devices of a node.  What is the same for all of them is read once, where a device needs it.
 
     Args:
-        devices: as they are.
         host: where to look.
     """
-    open_files = _open_files(host.proc) if any(_files(device, host) for device in devices) else {}
-    return {device.address: tuple(dict.fromkeys(_uses(device, host, open_files))) for device in devices}
 
+    def __init__(self, host: Host) -> None:
+        self._host = host
 
-def _uses(device: Device, host: Host, open_files: t.Mapping[str, list[str]]) -> t.Iterator[str]:
-    if device.boot_vga:
-        yield "it is the screen of the node's console"
-    mounts, swaps = _mounts(host.proc), _text(host.proc / "swaps")
-    for block in device.blocks:
-        yield from _block_uses(block, mounts, swaps, host)
-    for netdev in device.netdevs:
-        yield from _netdev_uses(netdev, host)
-    for file in _files(device, host):
-        if programs := open_files.get(f"/dev/{file}"):
-            yield f"/dev/{file} is open in {', '.join(programs[:5])}"
+    @functools.cached_property
+    def _open_files(self) -> dict[str, list[str]]:
+        return _read_open_files(self._host.proc)
 
+    @functools.cached_property
+    def _mounts(self) -> dict[str, str]:
+        return _read_mounts(self._host.proc)
 
-def _block_uses(block: str, mounts: t.Mapping[str, str], swaps: str, host: Host) -> t.Iterator[str]:
-    place = host.sys / "class/block" / block
-    if target := mounts.get(_text(place / "dev")):
-        yield f"{block} is mounted on {target}"
-        return
-    if re.search(rf"^/dev/{re.escape(block)}\s", swaps, re.MULTILINE):
-        yield f"{block} is swap space"
-        return
-    if holders := _names(place / "holders"):
-        yield f"{block} is part of {', '.join(holders)} (RAID, LVM or device mapper)"
-        return
-    if host.is_busy(host.dev / block):
-        yield f"{block} is in use by the kernel (a pool, a RAID or a file system)"
+    @functools.cached_property
+    def _swaps(self) -> str:
+        return read_text(self._host.proc / "swaps")
+
+    def of(self, device: Device) -> tuple[str, ...]:
+        """Return what uses a device, in words; () where nothing does.
+
+        Args:
+            device: as it is.
+        """
+        return tuple(dict.fromkeys(self._of(device)))
+
+    def _of(self, device: Device) -> t.Iterator[str]:
+        if device.boot_vga:
+            yield "it is the screen of the node's console"
+        for block in device.blocks:
+            yield from self._of_block(block)
+        for netdev in device.netdevs:
+            yield from _netdev_uses(netdev, self._host)
+        for file in _files(device, self._host):
+            if programs := self._open_files.get(f"/dev/{file}"):
+                yield f"/dev/{file} is open in {', '.join(programs[:5])}"
+
+    def _of_block(self, block: str) -> t.Iterator[str]:
+        place = self._host.sys / "class/block" / block
+        if target := self._mounts.get(read_text(place / "dev")):
+            yield f"{block} is mounted on {target}"
+        elif re.search(rf"^/dev/{re.escape(block)}\s", self._swaps, re.MULTILINE):
+            yield f"{block} is swap space"
+        elif holders := list_names(place / "holders"):
+            yield f"{block} is part of {', '.join(holders)} (RAID, LVM or device mapper)"
+        elif self._host.is_busy(self._host.dev / block):
+            yield f"{block} is in use by the kernel (a pool, a RAID or a file system)"
 
 
 def _netdev_uses(netdev: str, host: Host) -> t.Iterator[str]:
@@ -132,28 +147,30 @@ def _has_ipv6(netdev: str, proc: pathlib.Path) -> bool:
 
 
 def _fields(path: pathlib.Path, column: int) -> list[tuple[list[str], int]]:
-    lines = (line.split() for line in _text(path).splitlines())
+    lines = (line.split() for line in read_text(path).splitlines())
     return [(fields, column) for fields in lines if len(fields) > column]
 
 
 def _files(device: Device, host: Host) -> tuple[str, ...]:
     """Return the files below /dev by which programs use a device."""
-    minor = re.search(r"^Device Minor:\s*([0-9]+)$", _text(host.proc / NVIDIA / device.address / "information"), re.M)
+    minor = re.search(
+        r"^Device Minor:\s*([0-9]+)$", read_text(host.proc / NVIDIA / device.address / "information"), re.M
+    )
     return (*device.nodes, f"nvidia{minor[1]}") if minor else device.nodes
 
 
-def _mounts(proc: pathlib.Path) -> dict[str, str]:
+def _read_mounts(proc: pathlib.Path) -> dict[str, str]:
     """Return where file systems are mounted, by the numbers of their block devices (`259:0`), as process 1 sees it."""
     found = {}
     for one in ("self", "1"):
-        for line in _text(proc / one / "mountinfo").splitlines():
+        for line in read_text(proc / one / "mountinfo").splitlines():
             fields = line.split()
             if len(fields) > 4:
                 found[fields[2]] = fields[4]
     return found
 
 
-def _open_files(proc: pathlib.Path) -> dict[str, list[str]]:
+def _read_open_files(proc: pathlib.Path) -> dict[str, list[str]]:
     """Return which programs have which files below /dev open.  Only names are read: no file need answer."""
     found: dict[str, list[str]] = {}
     for process in proc.glob("[0-9]*"):
@@ -161,19 +178,6 @@ def _open_files(proc: pathlib.Path) -> dict[str, list[str]]:
             targets = {os.readlink(descriptor) for descriptor in (process / "fd").iterdir()}  # noqa: PTH115 - as text
             for target in targets:
                 if target.startswith("/dev/"):
-                    name = _text(process / "comm") or "a program"
+                    name = read_text(process / "comm") or "a program"
                     found.setdefault(target, []).append(f"{name} ({process.name})")
     return found
-
-
-def _text(path: pathlib.Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _names(directory: pathlib.Path) -> tuple[str, ...]:
-    with contextlib.suppress(OSError):
-        return tuple(sorted(path.name for path in directory.iterdir()))
-    return ()

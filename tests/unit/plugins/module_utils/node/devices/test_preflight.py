@@ -21,7 +21,7 @@ def faults(tree: Tree, *classes: PciClass, node: preflight.Node | None = None, o
     chosen = []
     for number, pci_class in enumerate(classes):
         device = inventory.inspect(pci_class.addresses[0], tree.sys)
-        uses = usage.uses_of([device], tree.host)[device.address]
+        uses = usage.Usage(tree.host).of(device)
         chosen.append(preflight.Chosen(device, pci_class, number, uses, other))
     seen = node or preflight.Node(
         inventory.has_groups(tree.sys), inventory.is_unsafe(tree.sys), inventory.has_vfio(tree.sys)
@@ -249,7 +249,7 @@ def test_preflight_names_all_faults_of_all_devices_in_one_error(tree: Tree) -> N
     found = []
     for address in (NIC, DISK):
         device = inventory.inspect(address, tree.sys)
-        uses = usage.uses_of([device], tree.host)[address]
+        uses = usage.Usage(tree.host).of(device)
         found.append(preflight.Chosen(device, class_of("any", address), 0, uses))
     error = preflight.error_of(preflight.find_faults(found, preflight.Node(), RAM), "cn1")
     assert isinstance(error, SiteFault)
