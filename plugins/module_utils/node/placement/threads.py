@@ -30,6 +30,8 @@ _VCPU = re.compile(r"CPU ([0-9]{1,5})/(KVM|TCG)")
 """As qemu calls its threads where libvirt starts it (debug-threads=on)."""
 _ALL_VCPUS = "ALL CPUs/TCG"
 """One thread for all of them: emulation of a processor with a stricter order of memory than the host's."""
+OF_KERNEL = (b"vhost-", b"kvm-")
+"""How names of threads begin that the kernel makes for a guest."""
 _CUT_OFF = "kvm-nx-lpage-re"
 """Kernels before 5.17 cut off a name after 15 characters: then the control group must tell whose it is."""
 Move = t.Callable[[int, t.Iterable[int]], None]
@@ -121,8 +123,9 @@ def _of_process(number: int, is_qemu: bool, proc: pathlib.Path) -> t.Iterator[Th
 
 def _of_kernel(qemu: int, proc: pathlib.Path) -> t.Iterator[Thread]:
     names = {f"vhost-{qemu}", f"kvm-pit/{qemu}", f"kvm-nx-lpage-recovery-{qemu}"}
-    for path in proc.iterdir():
-        if not path.name.isdecimal():
+    for path in proc.glob("[0-9]*"):
+        # a start waits for this, and a node may have thousands of processes: few of them are read as a whole
+        if not _read_name(path).startswith(OF_KERNEL):
             continue
         facts = _read_status(path / "status")
         # any process may call itself so; none becomes a child of kthreadd
@@ -130,6 +133,20 @@ def _of_kernel(qemu: int, proc: pathlib.Path) -> t.Iterator[Thread]:
             name, _parent, allowed = facts
             if name in names or (name == _CUT_OFF and _groups(path) == _groups(proc / str(qemu))):
                 yield Thread(int(path.name), name, None, allowed)
+
+
+def _read_name(process: pathlib.Path) -> bytes:
+    """The name of a process; b"": it has ended."""
+    try:
+        fd = os.open(process / "comm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 64)
+    except ProcessLookupError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _read_status(file: pathlib.Path) -> tuple[str, int, cpus.Cores] | None:

@@ -40,6 +40,7 @@ class Proc:
         path = self.root / str(of) / "task" / str(number) if of else self.root / str(number)
         path.mkdir(parents=True, exist_ok=True)
         (path / "status").write_text(f"Name:\t{name}\nPPid:\t{parent}\nCpus_allowed_list:\t{cores}\n")
+        (path / "comm").write_text(f"{name}\n")
         (path / "cgroup").write_text(group)
         self.places[number] = path / "status"
 
