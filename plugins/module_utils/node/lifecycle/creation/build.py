@@ -41,9 +41,9 @@ from ...storage import shares as sharing
 from ...storage import user_disk, virtiofsd
 from ...storage.serving import Serving
 from ...system import memory
-from ...system.cpus import Cores, written
+from ...system.cpus import Cores
 from . import pinning
-from .guest_inputs import Guest, domain_of, seed_of
+from .guest_forms import Guest, domain_of, facts_of, seed_of
 
 CALLS = 4
 """At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
@@ -111,22 +111,9 @@ def make(
         step("the threads of the guests")
         pinning.prove(guests, job_key(part.job_id, part.start), settings)
     step("the facts of the guests")
-    facts = []
-    for guest in guests:
-        timings = {phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()}
-        guest_file = guest.guest_file
-        one = GuestFacts(
-            guest.spec.rank,
-            guest_file.name,
-            guest_file.mac,
-            proven[guest_file.name],
-            timings,
-            ";".join(map(written, guest.pins.vcpus)) if guest.pins else "",
-            written(guest.pins.others) if guest.pins else "",
-            " ".join(device.name for device in guest.devices),
-        )
+    facts = [facts_of(guest, proven[guest.guest_file.name]) for guest in guests]
+    for guest, one in zip(guests, facts, strict=True):
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
-        facts.append(one)
     wait_for_copy.look_again(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))

@@ -24,7 +24,7 @@ from ...state.settings import NodeSettings
 from ...state.start_lock import held
 from ...storage import user_disk, virtiofsd
 from ...system.cpus import Cores, of_node, written
-from .guest_inputs import Guest
+from .guest_forms import Guest
 
 
 def claim_cores(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A guest while it is made, and what cloud-init and libvirt are given of it."""
+"""A guest while it is made, and in which form cloud-init, libvirt and the job are given what is known of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 from ....guest_kinds import kind_of
 from ....system.clock import Timings
-from ....wire.messages import GuestSpec, NodePart
+from ....wire.messages import GuestFacts, GuestSpec, NodePart
 from ...devices.api import HostDevice
 from ...domain.domain_xml import DomainSpec
 from ...pool import images
@@ -118,4 +118,19 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
         devices=guest.devices,
+    )
+
+
+def facts_of(guest: Guest, address: str) -> GuestFacts:
+    """Return what the job is told of a guest that is ready, at this address."""
+    pins = guest.pins
+    return GuestFacts(
+        rank=guest.spec.rank,
+        name=guest.guest_file.name,
+        mac=guest.guest_file.mac,
+        address=address,
+        timings_s={phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()},
+        vcpu_cores=";".join(map(written, pins.vcpus)) if pins else "",
+        other_cores=written(pins.others) if pins else "",
+        devices=" ".join(device.name for device in guest.devices),
     )
