@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.batch_systems import BATCH_SYSTEMS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import (
     BOUNDS_OF,
     DEFAULT_OF,
@@ -28,6 +29,7 @@ def read_of_a_policy(source: str) -> t.Iterator[str]:
 
 def test_parameter_that_nothing_reads_cannot_be_set() -> None:
     read = {name for path in PLUGINS.rglob("*.py") for name in read_of_a_policy(path.read_text(encoding="utf-8"))}
-    # these are read by way of the tables, for each key of a request
+    # these are read by way of the tables, for each key of a request and for the site's batch system
     read |= set(DEFAULT_OF.values()) | {name for bounds in BOUNDS_OF.values() for name in bounds}
+    read |= {facts.commands_parameter for facts in BATCH_SYSTEMS.values()}
     assert [name for name, parameter in PARAMETERS.items() if not parameter.later and name not in read] == []
