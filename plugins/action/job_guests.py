@@ -24,7 +24,7 @@ from ..module_utils.state import layout
 from ..module_utils.system import files, prctl
 from ..module_utils.system.clock import Deadline
 from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
-from ..module_utils.wire import form, messages
+from ..module_utils.wire import form, messages, node_answers
 from ..module_utils.wire.node_command import ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
@@ -338,7 +338,7 @@ def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeo
     return dataclasses.replace(part, do="present", timeout_s=timeout_s)
 
 
-def guest_facts(guest: messages.GuestFacts) -> dict[str, t.Any]:
+def guest_facts(guest: node_answers.GuestFacts) -> dict[str, t.Any]:
     """A guest as results and diffs show it."""
     return {"rank": guest.rank, "name": guest.name, "mac": guest.mac, "address": guest.address}
 

@@ -15,7 +15,7 @@ from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.records import writer
 from ..module_utils.state import layout, login_fifos, records, shell_link
 from ..module_utils.system import files
-from ..module_utils.wire.messages import GuestFacts
+from ..module_utils.wire.node_answers import GuestFacts
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
 from ..plugin_utils.play.shell_access import (
     all_guests,

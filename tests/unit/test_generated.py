@@ -13,7 +13,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, sections
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, update_result
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, node_answers, update_result
 
 from .loaded_program import load_program
 
@@ -57,7 +57,7 @@ def test_page_says_what_is_not_available_yet() -> None:
 
 def test_page_of_wire_formats_has_a_row_for_every_field() -> None:
     page = (ROOT / "docs/developer/wire-formats.md").read_text(encoding="utf-8")
-    for message in (messages.NodePart, messages.JobMap, messages.GuestUse, update_result.GuestUpdates):
+    for message in (messages.NodePart, messages.JobMap, node_answers.GuestUse, update_result.GuestUpdates):
         section = page.partition(f"\n### {message.__name__}\n")[2].partition("\n#")[0]
         assert [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")] == [
             field.name for field in dataclasses.fields(message)

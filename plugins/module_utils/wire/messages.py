@@ -1,15 +1,13 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that a node must know to make one guest: the one thing that passes from the job to the nodes.
+"""What passes from a job to its nodes: all that a node must know to make one guest. Answers: `node_answers.py`.
 
 The JSON forms are strict: a key too many, a key missing, a wrong type or a value out of form is an error.
 What a node reads is what it asked for, or nothing.
 """
 
 from __future__ import annotations
-
-import dataclasses
 
 from ..effects import leaves_nothing
 from ..frozen import frozen
@@ -237,93 +235,6 @@ class NodePart:
             A part with `absent` and without guests.
         """
         return cls(VERSION, "absent", job_id, start, node, timeout_s, _NOBODY, (), bare_slots)
-
-
-@frozen
-class GuestFacts:
-    """A guest that is ready: the node's answer, and untrusted where it arrives (hence the forms).
-
-    Attributes:
-        name: host name of the guest, `v<node>-<slot>`.
-        timings_s: seconds that each phase took on the node (`disk`, `seed`, `start`, `address`, `ready`).
-        vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
-            job's.
-        other_cores: the same for the threads of qemu that are no vCPU's.
-        devices: addresses of the host's devices that it has.
-    """
-
-    rank: int = number_field(0, 100_000)
-    name: str = text_field(HOST_NAME)
-    mac: str = text_field(MAC)
-    address: str = text_field(ADDRESS)
-    timings_s: dict[str, float] = part_field()
-    vcpu_cores: str = text_field(r"[0-9,;-]{0,65536}", default="")
-    other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
-    devices: str = text_field(f"({pci.ADDRESS}( {pci.ADDRESS})*)?", default="")
-
-
-NOT_KNOWN = -1
-"""In place of a figure of `GuestUse` that nobody could tell."""
-_MOST = 2**63 - 1
-
-
-CONSOLE_LENGTH = 1 << 16
-"""Characters of a console's end that a node tells."""
-
-
-@frozen
-class GuestConsole:
-    """The end of a console of a guest that was taken away: the node's answer, and untrusted where it arrives.
-
-    Attributes:
-        name: host name of the guest.
-        end: the last lines.
-    """
-
-    name: str = text_field(HOST_NAME)
-    end: str = text_field(rf"(?s:.{{1,{CONSOLE_LENGTH}}})")
-
-
-@frozen
-class GuestUse:
-    """What a guest had used when it was taken away: the node's answer, and untrusted where it arrives.
-
-    Attributes:
-        name: host name of the guest.
-        cpu_s: processor time of its process, in seconds.
-        ram_peak_bytes: the most memory that its process has held.
-        read_bytes: from its disks.
-        written_bytes: to its disks.
-        received_bytes: over its network.
-        sent_bytes: over its network.
-    """
-
-    name: str = text_field(HOST_NAME)
-    cpu_s: float = number_field(NOT_KNOWN, 10**12)
-    ram_peak_bytes: int = number_field(NOT_KNOWN, _MOST)
-    read_bytes: int = number_field(NOT_KNOWN, _MOST)
-    written_bytes: int = number_field(NOT_KNOWN, _MOST)
-    received_bytes: int = number_field(NOT_KNOWN, _MOST)
-    sent_bytes: int = number_field(NOT_KNOWN, _MOST)
-
-    @leaves_nothing
-    def known(self) -> dict[str, float]:
-        """The figures that are known, by name, as a record holds them."""
-        figures = dataclasses.asdict(self)
-        return {key: figure for key, figure in figures.items() if key != "name" and figure != NOT_KNOWN}
-
-
-@frozen
-class BareHost:
-    """A host of a mixed job that stays bare: the node's answer, and untrusted where it arrives.
-
-    Attributes:
-        address: where guests reach its sshd.
-        host_key: the public ssh key that answers there.
-    """
-
-    address: str = text_field(ADDRESS)
-    host_key: str = text_field(PUBLIC_KEY)
 
 
 @frozen

@@ -32,7 +32,8 @@ from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
-from ...module_utils.wire.messages import BareHost, ImageOrder, JobMap, LostGuest, NodePart, Suspension
+from ...module_utils.wire.messages import ImageOrder, JobMap, LostGuest, NodePart, Suspension
+from ...module_utils.wire.node_answers import BareHost
 from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of, cpusets_of, may_change
 from ..bridge.job_devices import with_granted

@@ -10,7 +10,8 @@ import typing as t
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.wire import messages
-from ...module_utils.wire.messages import BareHost, GuestFacts, JobHost, JobMap
+from ...module_utils.wire.messages import JobHost, JobMap
+from ...module_utils.wire.node_answers import BareHost, GuestFacts
 
 
 @leaves_nothing

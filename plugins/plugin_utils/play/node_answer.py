@@ -17,7 +17,8 @@ from ...module_utils.errors import NodeFault, VTorqueError, error_from_dict
 from ...module_utils.frozen import frozen
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict
-from ...module_utils.wire.messages import BareHost, GuestConsole, GuestFacts, GuestUse, NodePart
+from ...module_utils.wire.messages import NodePart
+from ...module_utils.wire.node_answers import BareHost, GuestConsole, GuestFacts, GuestUse
 from ...module_utils.wire.update_result import GuestUpdates
 
 SSH_FAILED = 255

@@ -14,7 +14,8 @@ from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.state import layout, records
 from ...module_utils.system import files, process_id
-from ...module_utils.wire.messages import GuestFacts, GuestSpec
+from ...module_utils.wire.messages import GuestSpec
+from ...module_utils.wire.node_answers import GuestFacts
 from .action_base import JobPlace
 from .node_answer import require_distinct
 from .start_files import read_guests

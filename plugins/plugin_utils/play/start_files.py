@@ -15,7 +15,7 @@ from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.wire.form import from_dict, to_dict
-from ...module_utils.wire.messages import BareHost, GuestFacts
+from ...module_utils.wire.node_answers import BareHost, GuestFacts
 from ...module_utils.wire.update_result import GuestUpdates
 from .action_base import JobPlace, keep
 

@@ -20,7 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import console_files, job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import join
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, node_answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding, Report
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import examine, node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize
@@ -32,9 +32,9 @@ PART = messages.NodePart(1, "absent", "7.head", 2, "Node1", 60.0, OWNER, ())
 KEY = messages.KeyPair("private", "ssh-ed25519 " + "A" * 68)
 
 
-def used(name: str) -> messages.GuestUse:
+def used(name: str) -> node_answers.GuestUse:
     """What a guest of that name had used."""
-    return messages.GuestUse(name, 1, 1, 1, 1, 1, 1)
+    return node_answers.GuestUse(name, 1, 1, 1, 1, 1, 1)
 
 
 each_spelling = pytest.mark.parametrize("asked", SPELLINGS)
@@ -64,7 +64,7 @@ def test_nodes_guests_are_named_as_it_names_itself(asked: str, own: str) -> None
 
 
 def test_two_guests_do_not_differ_by_the_case_of_their_names() -> None:
-    facts = [messages.GuestFacts(rank, name, f"52:54:00:00:01:0{rank}", f"10.77.0.{rank + 1}", {})
+    facts = [node_answers.GuestFacts(rank, name, f"52:54:00:00:01:0{rank}", f"10.77.0.{rank + 1}", {})
              for rank, name in enumerate(("vNode1-1", "vnode1-1"))]  # fmt: skip
     with pytest.raises(VTorqueError, match="2 guests have the name"):
         node_answer.require_distinct(facts, "they")

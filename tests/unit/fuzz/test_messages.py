@@ -20,7 +20,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import agent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console, plain
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, health_report, messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import (
+    form,
+    health_report,
+    messages,
+    node_answers,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, protocol
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
@@ -44,8 +49,8 @@ MAP = messages.JobMap(
 LOST = messages.LostGuest(1, "lost", "7.head", 2, "cn1", "vcn1-1", "crashed", "words")
 SUSPENSION = messages.Suspension(1, "suspend", "7.head", 2, "cn1")
 ORDER = messages.ImageOrder(1, "image", "tiny@2", "local", False, 5.0)
-FACTS = messages.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
-USE = messages.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
+FACTS = node_answers.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
+USE = node_answers.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
 ANSWER = {"version": 1, "ok": True, "guests": [form.to_dict(FACTS)], "removed": ["domain v"], "left": [],
           "used": [form.to_dict(USE)]}  # fmt: skip
 FAILED = {"version": 1, "ok": False, "error": {"fault": "node", "what": "w", "why": "y", "hint": "h", "cause": "disk"},
@@ -204,7 +209,7 @@ def test_any_answer_of_a_guests_root_is_bounded_and_harmless(greeted: bool, data
 @tried
 @given(JSON)
 def test_any_json_is_no_thing_of_ours(data: t.Any) -> None:
-    for cls in (messages.NodePart, messages.JobMap, messages.GuestFacts, messages.BareHost):
+    for cls in (messages.NodePart, messages.JobMap, node_answers.GuestFacts, node_answers.BareHost):
         with pytest.raises(form.FormError) as caught:
             form.from_dict(cls, data)
         told(caught.value)

@@ -20,7 +20,8 @@ from ...system.environment import ROOT_ENVIRONMENT
 from ...text import printable
 from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
-from ...wire.messages import GuestConsole, GuestUse, NodePart
+from ...wire.messages import NodePart
+from ...wire.node_answers import GuestConsole, GuestUse
 from ..batch import hook_call, job_snapshot
 from ..batch.hook_call import HookCall
 from ..batch.registry import open_hooks

@@ -25,7 +25,8 @@ from ...system import files
 from ...system.clock import Deadline
 from ...time_budget import BARE_KEYS_S
 from ...wire.form import from_dict, to_dict
-from ...wire.messages import BareHost, JobHost, JobMap, NodePart, Owner
+from ...wire.messages import JobHost, JobMap, NodePart, Owner
+from ...wire.node_answers import BareHost
 from ..network.host_names import names_by
 from ..state import start_lock
 from ..state.directories import GONE, entries, unreadable

@@ -18,7 +18,7 @@ from ...errors import VTorqueError
 from ...state import layout
 from ...system import files
 from ...wire.form import FormError, from_dict, to_dict
-from ...wire.messages import NOT_KNOWN, GuestUse
+from ...wire.node_answers import NOT_KNOWN, GuestUse
 from .connection import Domains
 
 WITHIN_S = 1.0

@@ -9,7 +9,7 @@ import os
 import pathlib
 
 from ...state.layout import CONSOLE_END
-from ...wire.messages import CONSOLE_LENGTH, GuestConsole
+from ...wire.node_answers import CONSOLE_LENGTH, GuestConsole
 
 LIMIT = 1 << 18
 """Bytes in JSON for all of them together: an answer of 1 MiB is not read, and a guest chooses what it writes."""

@@ -13,7 +13,8 @@ from ...rendering.templates import render
 from ...system.clock import Deadline
 from ...system.files import read_json
 from ...wire.form import from_dict
-from ...wire.messages import GuestFacts, JobMap
+from ...wire.messages import JobMap
+from ...wire.node_answers import GuestFacts
 from ..network import nft_rules
 from ..network.host_names import names_by
 from ..state.guest_file import GuestFile, read_guest_file

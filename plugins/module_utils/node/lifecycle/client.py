@@ -18,7 +18,8 @@ from ...system import signals
 from ...system.clock import Deadline
 from ...time_budget import CANCEL_UNDO_S, WORKER_ANSWER_S
 from ...wire.form import from_dict
-from ...wire.messages import GuestFacts, NodePart
+from ...wire.messages import NodePart
+from ...wire.node_answers import GuestFacts
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from . import present_absent, worker

@@ -17,7 +17,8 @@ from ...system import files
 from ...system.clock import Deadline
 from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S
 from ...wire.form import from_dict
-from ...wire.messages import GuestFacts, NodePart
+from ...wire.messages import NodePart
+from ...wire.node_answers import GuestFacts
 from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
 from ..removal.inventory import Remain, remains, remains_without_libvirt

@@ -20,7 +20,8 @@ from ....system.clock import Deadline, Timings
 from ....system.files import make_directory
 from ....time_budget import GUESTS_RESERVE_S
 from ....wire.form import to_dict
-from ....wire.messages import GuestFacts, GuestSpec, NodePart
+from ....wire.messages import GuestSpec, NodePart
+from ....wire.node_answers import GuestFacts
 from ...cache import disk_space, wait_for_copy
 from ...devices import host_devices
 from ...devices.api import HostDevice, Taking

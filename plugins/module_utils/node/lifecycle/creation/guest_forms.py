@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import typing as t
 
 from ....guest_kinds import kind_of
 from ....system.clock import Timings
-from ....wire.messages import GuestFacts, GuestSpec, NodePart
+from ....wire.messages import GuestSpec, NodePart
+from ....wire.node_answers import GuestFacts
 from ...devices.api import HostDevice
 from ...domain.domain_xml import DomainSpec
+from ...placement.pins import Pins
 from ...pool import images
 from ...seed import seed
 from ...state.guest_file import GuestFile
 from ...state.settings import NodeSettings
 from ...storage import shares as sharing
 from ...system.cpus import Cores, written
-
-if t.TYPE_CHECKING:
-    from ...placement.pins import Pins  # for jobs that pin vCPUs alone
 
 
 @dataclasses.dataclass

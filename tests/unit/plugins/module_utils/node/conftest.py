@@ -35,7 +35,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import l
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages, node_answers
 
 KEY = messages.KeyPair(
     "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n",
@@ -305,7 +305,7 @@ class Node:
     def soon() -> Deadline:
         return Deadline.after(PATIENCE_S)
 
-    def present(self, asked: messages.NodePart | None = None) -> tuple[messages.GuestFacts, ...]:
+    def present(self, asked: messages.NodePart | None = None) -> tuple[node_answers.GuestFacts, ...]:
         """The guests made here and now, without a worker."""
         return present_absent.present(asked or self.part(), self.settings, self.soon())
 

@@ -27,7 +27,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, health_report, messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import (
+    form,
+    health_report,
+    messages,
+    node_answers,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.update_result import GuestUpdates
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import examine as doctor_call
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
@@ -52,7 +57,7 @@ SPEC = messages.GuestSpec(
     fs_type="sharedfs", host_key=KEY, authorized_key=KEY.public,
 )  # fmt: skip
 PART = messages.NodePart(1, "present", "7.head", 2, "cn1", 60.0, OWNER, (SPEC,))
-FACTS = messages.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
+FACTS = node_answers.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
 JOB = BatchJob(
     job_id="7.head", name="j", owner_user="nobody", owner_host="fe", euser="nobody", egroup="nogroup", state="R",
     queue="batch", slot_hosts=("cn1", "cn1", "cn2"), start_count=2, x="", jobtype="", init_work_dir="/", session_id=0,
@@ -97,7 +102,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
 
     def present(
         part: messages.NodePart, *_more: object, cores: tuple[int, ...], **_caller: object
-    ) -> tuple[messages.GuestFacts, ...]:
+    ) -> tuple[node_answers.GuestFacts, ...]:
         here.asked.append("present")
         assert cores == (1, 2)
         if here.error:
@@ -715,7 +720,7 @@ def test_suspension_is_not_believed_against_the_server_or_of_others(
 def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[t.Any] = []
 
-    def present(*_words: object, tell: t.Sequence[str], **_more: object) -> tuple[messages.GuestFacts, ...]:
+    def present(*_words: object, tell: t.Sequence[str], **_more: object) -> tuple[node_answers.GuestFacts, ...]:
         told.append(list(tell))
         return (FACTS,)
 
@@ -751,7 +756,7 @@ def test_guests_are_joined_updated_and_only_then_the_users_to_add_to(
 
 
 BARE = dataclasses.replace(PART, node="cn2", guests=(), bare_slots=2)
-BARE_HOST = messages.BareHost("10.77.0.12", KEY.public)
+BARE_HOST = node_answers.BareHost("10.77.0.12", KEY.public)
 
 
 @pytest.fixture
@@ -759,7 +764,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """This is cn2, which stays bare; what the room below is asked."""
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host
 
-    def present(part: messages.NodePart, _settings: object, _deadline: object, at: str) -> messages.BareHost:
+    def present(part: messages.NodePart, _settings: object, _deadline: object, at: str) -> node_answers.BareHost:
         world.asked.append(f"bare present {part.bare_slots} at {at}")
         return BARE_HOST
 

@@ -25,12 +25,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.set
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import (
-    BareHost,
-    JobHost,
-    JobMap,
-    NodePart,
-)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import JobHost, JobMap, NodePart
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import BareHost
 
 JOB, OTHER = "7.head", "8.head"
 OWNER = messages.Owner("alice", 1001, 1001, "alice", "/home/alice", "/bin/bash")

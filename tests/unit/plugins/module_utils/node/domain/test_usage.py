@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NOT_KNOWN, GuestUse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import NOT_KNOWN, GuestUse
 
 TOLD = {
     "cpu.process": 1_234_567_890, "block.count": 2, "block.0.rd.reqs": 9, "block.0.rd.bytes": 100,

@@ -12,7 +12,7 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console_tail import LIMIT, read_ends
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import from_dict
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import GuestConsole
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestConsole
 
 
 def test_short_console_is_told_whole(tmp_path: pathlib.Path) -> None:

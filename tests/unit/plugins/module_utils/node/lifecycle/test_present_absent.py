@@ -32,7 +32,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key, start_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_answers
 
 from .making_steps import STEPS
 
@@ -68,7 +68,7 @@ def test_guests_stay_on_the_cores_and_in_the_memory_of_the_job(node: Node) -> No
 
 def test_answer_is_of_the_form_that_crosses_the_wire(node: Node) -> None:
     (facts,) = node.present()
-    assert form.from_dict(messages.GuestFacts, json.loads(json.dumps(form.to_dict(facts)))) == facts
+    assert form.from_dict(node_answers.GuestFacts, json.loads(json.dumps(form.to_dict(facts)))) == facts
     assert {"disk", "seed", "start"} <= set(facts.timings_s)
 
 

@@ -25,7 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
 
 if t.TYPE_CHECKING:
-    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_answers
 
     from ...conftest import Node
 
@@ -51,7 +51,9 @@ def placed(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, 
     return found
 
 
-def present(node: Node, cores: tuple[int, ...] = (), count: int = 1, **part: t.Any) -> tuple[messages.GuestFacts, ...]:
+def present(
+    node: Node, cores: tuple[int, ...] = (), count: int = 1, **part: t.Any
+) -> tuple[node_answers.GuestFacts, ...]:
     return present_absent.present(node.part(count, **{**PINNED, **part}), node.settings, node.soon(), cores=cores)
 
 
