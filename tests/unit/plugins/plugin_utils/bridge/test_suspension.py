@@ -33,9 +33,9 @@ class World:
         self.says: list[str | Exception] = []
         self.start = 2
         self.ordered: list[bool] = []
-        self.told = settings.run_dir / "told"
+        self.sister_orders = settings.run_dir / "orders"
         self.rings: list[bool | None] = []
-        self.sister = f"cat >>{shlex.quote(str(self.told))}; echo '{{\"ok\":true}}'"
+        self.sister = f"cat >>{shlex.quote(str(self.sister_orders))}; echo '{{\"ok\":true}}'"
 
     def job(self, job_id: str) -> BatchJob:
         self.ordered.append(pause_order.is_ordered(self.settings, KEY))
@@ -48,7 +48,7 @@ class World:
 
     @property
     def orders(self) -> list[str]:
-        lines = self.told.read_text().splitlines() if self.told.exists() else []
+        lines = self.sister_orders.read_text().splitlines() if self.sister_orders.exists() else []
         return [json.loads(line)["do"] for line in lines]
 
     def follow(self, *says: str | Exception) -> None:
@@ -101,7 +101,7 @@ def test_another_start_is_not_paused(world: World) -> None:
 
 def test_sister_that_does_not_answer_is_told_again(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     works = world.sister
-    world.sister = f"[ -e {world.told}.2 ] || {{ touch {world.told}.2; echo broken; exit 1; }}; {works}"
+    world.sister = f"[ -e {world.sister_orders}.2 ] || {{ touch {world.sister_orders}.2; echo broken; exit 1; }}; {works}"
     world.follow("S", "S", "R")
     assert world.orders == ["suspend", "resume"]
     assert "cn2 was not told to suspend, it is tried again: broken" in capfd.readouterr().err
@@ -117,6 +117,8 @@ def test_who_follows_anew_ends_what_another_has_ordered(world: World) -> None:
 def test_start_that_is_over_is_not_asked_for(world: World) -> None:
     start_lock.bury(world.settings, KEY)
     world.follow()
+    assert world.ordered == []
+    assert world.orders == []
 
 
 def test_end_of_the_worker_is_the_end(world: World) -> None:
