@@ -3,9 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How Sphinx reads these pages: `make docs` for all of them, `make generated` for the manual pages in `man/`."""
 
+import re
+import typing as t
+
 project = "vTorque"
 html_title = "vTorque"
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["vtorque.css"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
@@ -29,3 +34,17 @@ man_pages = [
     ("vtorque-sweep.8", "vtorque-sweep", "remove leftovers of jobs from a node", [], 8),
 ]
 """In `man/`, which is then the whole source."""
+
+CONTENTS = re.compile(r"^\.\. contents::\n(?: +:.*\n)*", re.MULTILINE)
+"""A table of contents of antsibull-docs: Furo has its own beside each page, and paints an error for it."""
+
+
+def leave_contents_to_theme(_app: t.Any, page: str, source: list[str]) -> None:
+    """Take the table of contents out of a page of `reference/`, an event of Sphinx: `source` holds its one text."""
+    if page.startswith("reference/"):
+        source[0] = CONTENTS.sub("", source[0])
+
+
+def setup(app: t.Any) -> None:
+    """Connect what is done to pages, as Sphinx asks for it."""
+    app.connect("source-read", leave_contents_to_theme)

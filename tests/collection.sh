@@ -78,13 +78,19 @@ docs() {
   local out=$root/build/docs
   rm -rf "$out"
   mkdir -p "$out"
-  cp -r "$copy/docs" "$out/source"
-  rm -r "$out/source/docsite"
+  cp "$copy/README.md" "$out/" # its first half is the front page, too
+  cp -r "$copy/docs" "$out/docs"
+  rm -r "$out/docs/docsite"
   # it refuses a directory that others may write
-  (umask 022 && mkdir "$out/source/reference")
+  (umask 022 && mkdir "$out/docs/reference")
   ANSIBLE_COLLECTIONS_PATH=$root/build/ansible-test antsibull-docs collection --use-current --squash-hierarchy --fail-on-error \
-    --dest-dir "$out/source/reference" mikelangelo.vtorque
-  python -m sphinx -q -W --keep-going -j auto -b html "$out/source" "$out/html"
+    --dest-dir "$out/docs/reference" mikelangelo.vtorque
+  python -m sphinx -q -W --keep-going -j auto -b html "$out/docs" "$out/html"
+  # the theme paints an error around a table of contents inside of a page, and Sphinx does not know
+  if grep -rlE '<(nav|div|section) class="contents' "$out/html"; then
+    echo "these pages have a table of contents of their own (docs/conf.py)" >&2
+    return 1
+  fi
   echo "build/docs/html/index.html"
 }
 

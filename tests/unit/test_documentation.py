@@ -36,7 +36,9 @@ def test_block_is_of_a_kind_whose_commands_are_known(block: Block) -> None:
     elif block.language == "sh":
         assert block.text.startswith(SCRIPT), "what is typed is a block `console`"
     else:
-        assert block.language in {"text", "{toctree}", *DATA}, "an indented block, or one of an unknown language"
+        assert block.language in {"text", "{toctree}", "{include}", *DATA}, (
+            "an indented block, or one of an unknown language"
+        )
         prompts = PROMPTS[:1] if block.language in DATA else PROMPTS
         assert not [line for line in block.text.splitlines() if line.startswith(prompts)], "a command without a mark"
 

@@ -101,7 +101,9 @@ def test_another_start_is_not_paused(world: World) -> None:
 
 def test_sister_that_does_not_answer_is_told_again(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     works = world.sister
-    world.sister = f"[ -e {world.sister_orders}.2 ] || {{ touch {world.sister_orders}.2; echo broken; exit 1; }}; {works}"
+    world.sister = (
+        f"[ -e {world.sister_orders}.2 ] || {{ touch {world.sister_orders}.2; echo broken; exit 1; }}; {works}"
+    )
     world.follow("S", "S", "R")
     assert world.orders == ["suspend", "resume"]
     assert "cn2 was not told to suspend, it is tried again: broken" in capfd.readouterr().err
