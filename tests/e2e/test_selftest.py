@@ -70,6 +70,20 @@ def test_root_proves_it_over_two_nodes_as_a_user(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_workload_is_timed_in_each_of_two_runs(site: Site) -> None:
+    site.write("/home/alice/app.sh", "sleep 2; uname -n\n")
+    words = ("--repeat", "2", "--workload", "/home/alice/app.sh", "--figures", "/home/alice/new.json")
+    done = selftest(site, *words, user="alice")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    figures = json.loads(site.root("fe", "cat /home/alice/new.json"))
+    assert len(figures["selftest_workload_s_runs"]) == 2
+    assert figures["selftest_workload_s"] >= 2
+    assert figures["selftest_ready_s"] > 0
+    assert {"least", "median", "most"} <= {line.split()[0] for line in done.stdout.splitlines() if line}
+    nothing_in_home(site)
+
+
+@pytest.mark.full
 def test_each_node_is_proven_by_a_job_of_its_own(site: Site) -> None:
     """A node without our hook runs the job in no virtual machine, or rather: does not run it."""
     site.root("cn2", f"mv {HOOK} {HOOK}-away")

@@ -56,6 +56,7 @@ class Trial:
         ended: is it over?
         failure: why nothing can be proven.
         asked: False: it had no end in time.
+        workload_s: seconds that the caller's program ran; None: there is none, or it was not run.
     """
 
     where: str
@@ -67,6 +68,7 @@ class Trial:
     ended: bool = False
     failure: Finding | None = None
     asked: bool = True
+    workload_s: float | None = None
 
     @property
     def state_text(self) -> str:
@@ -76,7 +78,7 @@ class Trial:
         return f"job {self.job_id} is in state {state}{comment}"
 
 
-def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter) -> Trial:
+def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter, workload: str = "") -> Trial:
     """Make the directory of a job; called with the user's rights.
 
     Args:
@@ -84,6 +86,7 @@ def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter) -> Tr
         where: a number of nodes, or a node's name.
         hosts: how many nodes that is.
         job: how the batch system has it.
+        workload: a program that it runs besides; "": none.
 
     Raises:
         UserFault: it cannot be made.
@@ -93,7 +96,7 @@ def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter) -> Tr
     try:
         directory.mkdir(mode=0o700)
         (directory / selftest.TOKEN).write_text(f"{token}\n", encoding="ascii")
-        text = selftest.script(token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE)
+        text = selftest.script(token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE, workload=workload)
         (directory / "job.sh").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserFault(
@@ -259,6 +262,7 @@ def report(
     _until(lambda: all(path.exists() for path in paths), FILES_S)
     record = _record(trial, records, RECORD_S if expected.keeps_records else 0.0)
     output, errors = map(_read, paths)
+    trial.workload_s = selftest.workload_seconds(output or "", trial.token)
     came = selftest.Came(
         trial.job.exit_status if trial.job else None,
         output,

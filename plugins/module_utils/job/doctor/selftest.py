@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 
 from ...text import printable
@@ -28,6 +29,7 @@ PROOFS = (
     "home",
     "node file",
     "ways",
+    WORKLOAD := "workload",
     "left",
     "record",
 )
@@ -61,13 +63,27 @@ while read -r one; do
             ;;
     esac
 done <"@NODE_FILE@"
-echo "$token on standard error" >&2
+@WORKLOAD@echo "$token on standard error" >&2
 echo "end $token"
 exit @STATUS@
 """
+WORKLOAD_LIMIT = 1 << 16
+"""Bytes of a workload: batch systems bound what a script may have."""
+_WORKLOAD = """\
+work=$(mktemp) && cat >"$work" <<'work-@DELIMITER@'
+@TEXT@work-@DELIMITER@
+chmod 700 "$work"
+read -r begin rest </proc/uptime
+"$work" >"$work.out" 2>&1 </dev/null
+status=$?
+read -r end rest </proc/uptime
+echo "workload $status $begin $end"
+tail -n 5 "$work.out" | sed 's/^/printed /'
+rm -f "$work" "$work.out"
+"""
 
 
-def script(token: str, directory: str, *, counts: str, node_file: str) -> str:
+def script(token: str, directory: str, *, counts: str, node_file: str, workload: str = "") -> str:
     """What the job runs; any shell of a guest runs it.
 
     Args:
@@ -75,18 +91,19 @@ def script(token: str, directory: str, *, counts: str, node_file: str) -> str:
         directory: the job's own, on the host that submits it.
         counts: words of a shell for the job's slots and hosts, by the batch system's variables.
         node_file: a word of a shell for the file that names a host for each slot.
+        workload: a program of text that runs in the first guest, on its own standard output; "": none.
     """
+    text = workload if workload.endswith("\n") else f"{workload}\n"
+    work = _WORKLOAD.replace("@DELIMITER@", token).replace("@TEXT@", text) if workload else ""
     replacements = {
+        "WORKLOAD": work,
         "TOKEN": shlex.quote(token),
         "PLACE": shlex.quote(directory),
         "STATUS": str(STATUS),
         "COUNTS": counts,
         "NODE_FILE": node_file,
     }
-    text = _SCRIPT
-    for name, value in replacements.items():
-        text = text.replace(f"@{name}@", value)
-    return text
+    return re.sub("@([A-Z_]+)@", lambda found: replacements[found[1]], _SCRIPT)
 
 
 def small_request(policy: Policy, image: str | None) -> str:
@@ -126,6 +143,7 @@ class Expected:
         guests: how many there must be, on all nodes together.
         nodes: names of the site's compute nodes, which no guest has.
         keeps_records: should the record come to this host?
+        workload: has the job a program of the caller's to run?
     """
 
     token: str
@@ -137,6 +155,7 @@ class Expected:
     guests: int
     nodes: tuple[str, ...]
     keeps_records: bool
+    workload: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,7 +185,7 @@ def judge(expected: Expected, came: Came) -> tuple[Finding, ...]:
         came: what came of it.
 
     Returns:
-        A finding for each of `PROOFS` from the exit status on.
+        A finding for each of `PROOFS` from the exit status on, of the workload if there is one.
     """
     lines = _between(came.output or "", expected.token)
     return (
@@ -178,6 +197,7 @@ def judge(expected: Expected, came: Came) -> tuple[Finding, ...]:
         _home(expected, came, lines),
         _node_file(expected, came, lines),
         _ways(expected, lines),
+        *((_workload(lines),) if expected.workload else ()),
         _left(came),
         _record(expected, came),
     )
@@ -303,6 +323,30 @@ def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
     if lost or len(tried) != expected.guests - 1:
         return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
     return Finding("ways", shown=f"{len(tried)} by ssh")
+
+
+def workload_seconds(output: str, token: str) -> float | None:
+    """Return how long the workload ran in its guest, in seconds, by the guest's own clock; None: it was not run.
+
+    Args:
+        output: of the job.
+        token: its word.
+    """
+    fields = _line_of(_between(output, token), WORKLOAD).split()
+    try:
+        _status, begin, end = map(float, fields)
+    except ValueError:
+        return None
+    return max(0.0, end - begin)
+
+
+def _workload(lines: dict[str, list[str]] | None) -> Finding:
+    status, *_times = _line_of(lines, WORKLOAD).split() or [""]
+    if status == "0":
+        return Finding(WORKLOAD)
+    printed = _few(" ".join((lines or {}).get("printed", [])))
+    problem = f"ended with {status}, and printed last: {printed}" if status else "was not run"
+    return _bad(WORKLOAD, problem, "run it in a job of its own: vsub")
 
 
 def _left(came: Came) -> Finding:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pathlib
 import pwd
 import signal
+import statistics
 import sys
 import typing as t
 
@@ -38,6 +40,8 @@ HELP = "prove with a real job that the whole chain works"
 BATCH_S = 10.0
 TIMEOUT_S = 600.0
 MISSED, LATE = 1, 4
+REPEAT_MOST = 1000
+Proven = t.Sequence[tuple[Report, "job_record.JobRecord | None"]]
 
 EPILOG = """\
 The job is small, runs in the site's default image (--image) on a node (--nodes, --each-node, --node), and is the
@@ -56,6 +60,7 @@ examples:
   vmgr selftest                            after an install, as an ordinary user of a front end
   vmgr selftest --user alice --each-node   as root: a job on every node
   vmgr selftest --nodes 2 --image debian12 a job over two nodes
+  vmgr selftest --repeat 10 --workload app.sh --figures new.json   times of a program, to compare two settings
 """
 
 
@@ -68,13 +73,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--nodes", type=int, metavar="N", default=1, help="one job over so many nodes (1)")
     where.add_argument("--each-node", action="store_true", help="a job on each node that is in use")
     where.add_argument("--node", metavar="NODE", nargs="+", help="a job on each of these: cn1 cn2, or cn[01-16]")
+    parser.add_argument("--repeat", type=int, metavar="N", default=1, help="so many times, one after the other (1)")
+    parser.add_argument(
+        "--workload", metavar="FILE", type=pathlib.Path, help="a script that each job runs and times in its first guest"
+    )
+    parser.add_argument(
+        "--figures", metavar="FILE", type=pathlib.Path, help="write each phase's median and runs in seconds, as JSON"
+    )
     parser.add_argument("--queue", metavar="QUEUE", help="where it is submitted to (the server's default)")
     parser.add_argument(
         "--timeout",
         type=float,
         metavar="S",
         default=TIMEOUT_S,
-        help="seconds until all jobs must be over (%(default).0f)",
+        help="seconds until all jobs of one time must be over (%(default).0f)",
     )
     add_json(parser)
 
@@ -87,10 +99,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         SiteFault: the batch server or the configuration is at fault.
     """
     who = _user(call.user)
-    if not 1 <= call.timeout <= 86400:
-        raise UserFault(f"--timeout {call.timeout:g}", "from 1 to 86400 seconds")
-    if call.nodes < 1:
-        raise UserFault(f"--nodes {call.nodes}", "at least 1")
+    _check_numbers(call)
     policy, here = load(), host_name()
     batch = open_batch(policy, front_end=host_matches(policy.regex_fe, here), timeout_s=BATCH_S)
     nodes = batch.nodes()
@@ -99,26 +108,82 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     job = open_trial(policy.batch_system)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    workload = _read_workload(call.workload)
+    _demand_writable(call.figures, who)
     trials: list[selftest_call.Trial] = []
+    proven: list[tuple[Report, job_record.JobRecord | None]] = []
     try:
-        for where, hosts in places:
-            trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts, job))
-            request = selftest.small_request(policy, call.image)
-            selftest_call.submit(trials[-1], _vsub(policy), request, who, job=job, batch=batch, queue=call.queue)
-        with waiting(wanted=not call.json) as report:
-            selftest_call.wait(trials, batch, call.timeout, report)
-            report("waiting for output and records")
-            proven = [
-                selftest_call.report(trial, _expected(trial, policy, here, who, nodes), job_record.RECORDS)
-                for trial in trials
-            ]
+        for run_number in range(1, call.repeat + 1):
+            begun = len(trials)
+            for where, hosts in places:
+                trials.append(selftest_call.prepare(pathlib.Path(who.pw_dir), where, hosts, job, workload))
+                request = selftest.small_request(policy, call.image)
+                selftest_call.submit(trials[-1], _vsub(policy), request, who, job=job, batch=batch, queue=call.queue)
+            with waiting(wanted=not call.json) as report:
+                say = _numbered(report, run_number, call.repeat)
+                selftest_call.wait(trials[begun:], batch, call.timeout, say)
+                say("waiting for output and records")
+                for trial in trials[begun:]:
+                    expected = _expected(trial, policy, here, who, nodes, workload=bool(workload))
+                    proven.append(selftest_call.report(trial, expected, job_record.RECORDS))
+            if not all(trial.asked for trial in trials):
+                break  # the next time would wait as long, for the same
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else "not done"
         _take_back(trials, batch, why, job.DELETE)
         raise
     finally:
         selftest_call.tidy(trials)
+    if call.figures is not None:
+        _write_figures(call.figures, trials, proven)
     return _tell(call, trials, proven)
+
+
+def _check_numbers(call: argparse.Namespace) -> None:
+    if not 1 <= call.timeout <= 86400:
+        raise UserFault(f"--timeout {call.timeout:g}", "from 1 to 86400 seconds")
+    if call.nodes < 1:
+        raise UserFault(f"--nodes {call.nodes}", "at least 1")
+    if not 1 <= call.repeat <= REPEAT_MOST:
+        raise UserFault(f"--repeat {call.repeat}", f"from 1 to {REPEAT_MOST}")
+
+
+def _read_workload(path: pathlib.Path | None) -> str:
+    """Return a script of the user's; "": none is asked for."""
+    if path is None:
+        return ""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(selftest.WORKLOAD_LIMIT + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserFault(f"--workload {path}", f"cannot be read as text: {error}") from error
+    if not data or len(data) > selftest.WORKLOAD_LIMIT or b"\0" in data:
+        problem = f"must be text, from 1 to {selftest.WORKLOAD_LIMIT} bytes"
+        raise UserFault(f"--workload {path}", problem, "let it call what is larger")
+    return text
+
+
+def _demand_writable(path: pathlib.Path | None, who: pwd.struct_passwd) -> None:
+    """Raise a fault before any job runs if the figures of all of them could not be written."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK, effective_ids=True):
+        raise UserFault(f"--figures {path}", f"cannot be written by {who.pw_name}", "name a file in their home")
+
+
+def _numbered(report: t.Callable[[str], None], run_number: int, repeat: int) -> t.Callable[[str], None]:
+    """Return what reports progress with the number of the run before it, if there are several."""
+    return report if repeat == 1 else lambda text: report(f"run {run_number} of {repeat}: {text}")
+
+
+def _write_figures(path: pathlib.Path, trials: t.Sequence[selftest_call.Trial], proven: Proven) -> None:
+    """Write seconds of all jobs that were proven, in the form of `make bench`: a median and its runs for each key."""
+    form: dict[str, float | list[float]] = {}
+    for name, seconds in _runs(trials, proven).items():
+        form |= {f"selftest_{name}_s": statistics.median(seconds), f"selftest_{name}_s_runs": seconds}
+    try:
+        path.write_text(json.dumps(form, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserFault(f"--figures {path}", error.strerror or str(error)) from error
 
 
 def _interrupt(_number: int, _frame: object) -> t.NoReturn:
@@ -172,7 +237,13 @@ def _vsub(policy: Policy) -> str:
 
 
 def _expected(
-    trial: selftest_call.Trial, policy: Policy, here: str, who: pwd.struct_passwd, nodes: t.Sequence[BatchNode]
+    trial: selftest_call.Trial,
+    policy: Policy,
+    here: str,
+    who: pwd.struct_passwd,
+    nodes: t.Sequence[BatchNode],
+    *,
+    workload: bool,
 ) -> selftest.Expected:
     first = trial.job.nodes[0] if trial.job and trial.job.nodes else ""
     keeps = any(same_host(host, here) for host in (policy.record_host, first) if host)
@@ -186,10 +257,8 @@ def _expected(
         guests=trial.hosts * selftest.guests_per_node(policy),
         nodes=tuple(node.name for node in nodes),
         keeps_records=keeps,
+        workload=workload,
     )
-
-
-Proven = t.Sequence[tuple[Report, "job_record.JobRecord | None"]]
 
 
 def _tell(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], proven: Proven) -> int:
@@ -197,8 +266,9 @@ def _tell(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], pro
     if call.json:
         tell(call, [_facts(trial, *one) for trial, one in zip(trials, proven, strict=True)])
     else:
-        show(reports, selftest.PROOFS, "proof")
-        _show_times(trials, proven)
+        show(reports, [one for one in selftest.PROOFS if call.workload or one != selftest.WORKLOAD], "proof")
+        rows = _rows_of_runs(_runs(trials, proven)) if call.repeat > 1 else _rows_of_jobs(trials, proven)
+        _show_times(list(rows))
         missed = [report.node for report in reports if not report.well]
         print(f"Not proven: {len(missed)} of {len(reports)} jobs." if missed else "All of it is proven.")
     if not all(report.asked for report in reports):
@@ -217,21 +287,38 @@ def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRec
         "proven": report.well,
         "in_time": report.asked,
         "findings": findings,
-        "seconds": dict(_figures(record)),
+        "seconds": dict(_figures(trial, record)),
     }
 
 
-def _figures(record: job_record.JobRecord | None) -> list[tuple[str, float]]:
-    return phase_figures(record) if record is not None else []
+def _figures(trial: selftest_call.Trial, record: job_record.JobRecord | None) -> list[tuple[str, float]]:
+    phases = phase_figures(record) if record is not None else []
+    return phases if trial.workload_s is None else [*phases, (selftest.WORKLOAD, trial.workload_s)]
 
 
-def _show_times(trials: t.Sequence[selftest_call.Trial], proven: Proven) -> None:
-    rows = []
+def _runs(trials: t.Sequence[selftest_call.Trial], proven: Proven) -> dict[str, list[float]]:
+    """Return seconds of each phase in all jobs that were proven."""
+    runs: dict[str, list[float]] = {}
     for trial, (report, record) in zip(trials, proven, strict=True):
-        seconds = {name: f"{value:.1f}" for name, value in _figures(record)}
-        rows.append({"job id": trial.job_id or "-", "on": report.node, **seconds})
+        for name, seconds in _figures(trial, record) if report.well else ():
+            runs.setdefault(name, []).append(round(seconds, 6))
+    return runs
+
+
+def _rows_of_jobs(trials: t.Sequence[selftest_call.Trial], proven: Proven) -> t.Iterator[dict[str, str]]:
+    for trial, (report, record) in zip(trials, proven, strict=True):
+        seconds = {name: f"{value:.1f}" for name, value in _figures(trial, record)}
+        yield {"job id": trial.job_id or "-", "on": report.node, **seconds}
+
+
+def _rows_of_runs(runs: t.Mapping[str, t.Sequence[float]]) -> t.Iterator[dict[str, str]]:
+    for title, of_all in (("least", min), ("median", statistics.median), ("most", max)):
+        yield {"seconds": title, **{name: f"{of_all(seconds):.1f}" for name, seconds in runs.items()}}
+
+
+def _show_times(rows: t.Sequence[dict[str, str]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    if len(names) > 2:
+    if set(names) - {"job id", "on", "seconds"}:
         print()
         table([{name: row.get(name, "") for name in names} for row in rows])
         print()

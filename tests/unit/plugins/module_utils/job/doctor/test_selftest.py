@@ -50,7 +50,7 @@ def record(**changes: t.Any) -> JobRecord:
 
 def test_all_is_proven() -> None:
     proofs = found()
-    assert list(proofs) == list(selftest.PROOFS[2:])
+    assert list(proofs) == [proof for proof in selftest.PROOFS[2:] if proof != selftest.WORKLOAD]
     assert {finding.state for finding in proofs.values()} == {"ok"}
     assert not any(finding.words for finding in proofs.values())
 
@@ -175,3 +175,68 @@ def test_script_says_what_is_expected_of_it(
 )
 def test_request_is_small_and_within_the_sites_bounds(policy: Policy, image: str | None, request_text: str) -> None:
     assert selftest.small_request(policy, image) == request_text
+
+
+WORK = dataclasses.replace(EXPECTED, workload=True)
+
+
+def worked(line: str, *printed: str) -> str:
+    lines = "".join(f"printed {text}\n" for text in printed)
+    return OUTPUT.replace("end ab12", f"workload {line}\n{lines}end ab12")
+
+
+def test_workload_that_ends_well_is_proven_between_ssh_and_traces() -> None:
+    proofs = found(WORK, output=worked("0 10.25 13.5"))
+    assert [name for name in proofs if name in ("ways", "workload", "left")] == ["ways", "workload", "left"]
+    assert proofs["workload"].state == "ok"
+    assert selftest.workload_seconds(worked("0 10.25 13.5"), "ab12") == pytest.approx(3.25)
+
+
+@pytest.mark.parametrize(
+    ("output", "problem", "seconds"),
+    [
+        (
+            worked("3 1.0 2.0", "no such file: data", "giving up"),
+            "ended with 3, and printed last: no such file: data",
+            1,
+        ),
+        (OUTPUT, "was not run", None),
+        (worked("127 x y"), "ended with 127", None),
+        ("begin ab12\n", "was not run", None),
+    ],
+)
+def test_workload_that_fails_says_how(output: str, problem: str, seconds: float | None) -> None:
+    finding = found(WORK, output=output)["workload"]
+    assert (finding.state, problem in finding.words) == ("bad", True), finding.words
+    assert selftest.workload_seconds(output, "ab12") == seconds
+
+
+@pytest.mark.parametrize(
+    ("workload", "status", "printed"),
+    [
+        ("#!/bin/sh\ncat; echo a; echo 'it ends'; exit 5\n", 5, ["printed a", "printed it ends"]),
+        ("echo no line feed at its end, $TOKEN @TOKEN@ @STATUS@", 0, ["no line feed at its end, @TOKEN@ @STATUS@"]),
+        ("#!/no/such/interpreter\n", 127, ["printed"]),
+        ("yes | head -n 100000; exit 4", 4, ["printed y"] * 5),
+    ],
+)
+def test_script_runs_the_workload_as_it_is_and_bounds_its_output(
+    tmp_path: pathlib.Path, workload: str, status: int, printed: list[str]
+) -> None:
+    (tmp_path / "nodes").write_text("other\n", encoding="utf-8")
+    job = tmp_path / "job.sh"
+    text = selftest.script("ab12", str(tmp_path), counts="1 1", node_file=str(tmp_path / "nodes"), workload=workload)
+    job.write_text(text.replace("ssh ", "false "), encoding="utf-8")
+    environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path / "tmp"), "HOME": "/nowhere"}
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        ["/bin/sh", job], env=environment, stdin=subprocess.PIPE, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == selftest.STATUS, "the job's own end"
+    lines = done.stdout.splitlines()
+    (line,) = [number for number, line in enumerate(lines) if line.startswith("workload ")]
+    assert lines[line].split()[1] == str(status)
+    after = lines[line + 1 : -1]
+    assert len(after) == len(printed)
+    assert all(wanted in got for wanted, got in zip(printed, after, strict=True)), after
+    assert not list((tmp_path / "tmp").iterdir()), "nothing remains in the guest"

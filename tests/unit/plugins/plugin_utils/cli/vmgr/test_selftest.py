@@ -49,7 +49,7 @@ class Site:
         patch.setattr(selftest.signal, "signal", lambda *_words: None)
         patch.setattr(main, "load", lambda _path: self.policy)
         patch.setattr(
-            call, "prepare", lambda _home, where, hosts, _job: call.Trial(where, hosts, directory / where, "t")
+            call, "prepare", lambda _home, where, hosts, _job, work: call.Trial(where, hosts, directory / where, work)
         )
         patch.setattr(call, "submit", self.submit)
         patch.setattr(call, "wait", self.wait)
@@ -63,7 +63,7 @@ class Site:
 
     def submit(self, trial: t.Any, _vsub: str, request: str, who: t.Any, **how: t.Any) -> None:
         """As vsub."""
-        assert self.became == [who.pw_name]
+        assert set(self.became) == {who.pw_name}
         if trial.where == self.broken:
             raise UserFault("home", "is full")
         trial.job_id = f"{trial.where}.fe"
@@ -127,6 +127,12 @@ def test_selftest_job_belongs_to_the_requested_user(
         (1001, ("--user", "bob"), "only root"),
         (1001, ("--nodes", "0"), "at least 1"),
         (1001, ("--timeout", "0"), "86400"),
+        (1001, ("--repeat", "0"), "from 1 to 1000"),
+        (1001, ("--repeat", "1001"), "from 1 to 1000"),
+        (1001, ("--workload", "/no/such/file"), "cannot be read as text"),
+        (1001, ("--workload", "/dev/null"), "from 1 to 65536 bytes"),
+        (1001, ("--workload", "/dev/zero"), "from 1 to 65536 bytes"),
+        (1001, ("--figures", "/no/such/directory/file"), "cannot be written by alice"),
         (1001, ("--node", "cn["), "nodes"),
     ],
 )
@@ -177,3 +183,45 @@ def test_fault_before_any_job_is_told_alone(site: Site, capsys: pytest.CaptureFi
     with pytest.raises(UserFault, match="is full"):
         main.show(["selftest", "--each-node"])
     assert capsys.readouterr().err == "vmgr: selftest: left out, as they are not in use for VM jobs: cn3\n"
+
+
+def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    times = iter([1.0, 3.0, 2.0] * 2)
+
+    def report(trial: t.Any, expected: t.Any, _records: object) -> tuple[Report, None]:
+        assert expected.workload
+        trial.workload_s = next(times)
+        return well(trial.where), None
+
+    monkeypatch.setattr(selftest.selftest_call, "report", report)
+    workload, figures = tmp_path / "app.sh", tmp_path / "figures.json"
+    workload.write_text("sleep 1\n", encoding="utf-8")
+    words = ("--repeat", "3", "--workload", str(workload), "--figures", str(figures))
+    status, text = run_vmgr(capsys, "selftest", *words)
+    assert status == 0
+    assert [line.split() for line in text.splitlines() if line.startswith(("least", "median", "most"))] == [
+        ["least", "1.0"], ["median", "2.0"], ["most", "3.0"]
+    ]  # fmt: skip
+    assert json.loads(figures.read_text(encoding="utf-8")) == {
+        "selftest_workload_s": 2.0, "selftest_workload_s_runs": [1.0, 3.0, 2.0]
+    }  # fmt: skip
+    assert site.kept == ["1"] * 3, "directories of all runs go"
+    _status, text = run_vmgr(capsys, "selftest", *words, "--json")
+    assert [one["seconds"] for one in json.loads(text)] == [{"workload": 1.0}, {"workload": 3.0}, {"workload": 2.0}]
+
+
+def test_selftest_is_not_repeated_after_a_job_that_was_late(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    def wait(trials: t.Sequence[t.Any], *_others: object) -> None:
+        for trial in trials:
+            trial.asked = False
+
+    monkeypatch.setattr(selftest.selftest_call, "wait", wait)
+    site.reports = {"1": Report("1", (Finding("ended", BAD, "late", "not over"),), asked=False)}
+    figures = tmp_path / "figures.json"
+    status, text = run_vmgr(capsys, "selftest", "--repeat", "5", "--figures", str(figures))
+    assert (status, "Not proven: 1 of 1 jobs." in text) == (selftest.LATE, True)
+    assert json.loads(figures.read_text(encoding="utf-8")) == {}, "what was not proven is no figure"
