@@ -14,7 +14,7 @@ import typing as t
 from ..request.value_types import format_value, written
 from . import legacy_bash
 from .legacy_bash import Assignment, Skipped
-from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, Parameter
+from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, RETIRED, Parameter
 from .policy_file import LEAVE, PolicyErrors, meant, objection, parse
 from .policy_writer import policy_text, variables_text
 
@@ -31,12 +31,10 @@ SAME: tuple[str, ...] = (
     "PBS_QSUB_ON_FE",
     "PBS_QSUB_ON_NODES",
     "VM_IMG_DIR",
-    "WS_DIR",
     "RAMDISK_DIR",
     "VM_NFS_HOME",
     "VM_NFS_WS",
     "VM_NFS_OPT",
-    "ARP_BIN",
     "MAC_PREFIX",
     "HOST_OS_CORE_COUNT",
     "HOST_OS_RAM_MB",
@@ -53,8 +51,6 @@ SAME: tuple[str, ...] = (
     "SEARCH_DOMAIN",
     "NTP_SERVER_1",
     "NTP_SERVER_2",
-    "SW_PACKAGES_DEBIAN",
-    "SW_PACKAGES_REDHAT",
     "FILESYSTEM_TYPE_DEFAULT",
     "IMG_DEFAULT",
     "DISTRO_DEFAULT",
@@ -71,7 +67,6 @@ SAME: tuple[str, ...] = (
     "UNCLOT_SHMEM_DEFAULT",
     "IOCM_MIN_CORES_DEFAULT",
     "IOCM_MAX_CORES_DEFAULT",
-    "ENABLE_DEV_MODE",
     "PARALLEL",
     "ALLOW_USER_IMAGES",
     "ABORT_ON_ERROR",
@@ -111,6 +106,7 @@ _SKVM = "a constant of the sKVM prototype, which has no place in today's form of
 _LOG = "the product's log has one form, and no settings of log4bsh"
 _OWN = "a constant of the original's own programs"
 GONE: dict[str, str] = {
+    **{name.upper(): why for name, why in RETIRED.items()},
     "SERVER_HOSTNAME": "Torque's own commands know their server",
     "SUSPENDED_IMAGE_DIR": "suspended guests have no directory of their own yet",
     "MEASURE_TIME": "the record of every job has the time of each phase: vmgr job show",
@@ -156,10 +152,6 @@ GONE: dict[str, str] = {
 }
 """Names that nothing became, and why."""
 
-_OLD_PACKAGES = {
-    "sw_packages_debian": "nfs-common libnfs1 openmpi-bin libopenmpi-dev libmetis5 libmetis-dev 9mount",
-    "sw_packages_redhat": "nfs-common libnfs1 nfs-utils openmpi openmpi-devel metis metis-devel nfs-ganesha-mount-9P",
-}
 _PLACEHOLDER = "my-domain"
 
 
@@ -302,10 +294,7 @@ def _translated(
 ) -> tuple[object | None, str]:
     """The value as today's table has it, and what was changed in it; None: the default."""
     if parameter.kind.form == "list":
-        items = list(old) if isinstance(old, tuple) else old.split()
-        if items == _OLD_PACKAGES.get(parameter.name, "").split():
-            return None, "the names of packages are today's"
-        return items, ""
+        return list(old) if isinstance(old, tuple) else old.split(), ""
     if isinstance(old, tuple):
         return list(old), ""
     value = old.strip()

@@ -146,7 +146,6 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 _LOG = "the product's log"
 _IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
 _SPARE = "spare nodes"
-_GUEST_PACKAGES = "packages at boot"
 
 
 @frozen
@@ -181,9 +180,6 @@ class Policy:
         old=("IMAGE_POOL", "IMAGE_POOL_DIR", "VM_IMAGE_DIR"),
     )
     image_max: int = _parameter(_RAM, 2**21, "largest disk of an image in the pool, as a guest sees it")
-    ws_dir: str = _parameter(
-        _PATH, "/workspace/.vtorque", "fast shared directory of the cluster", later="disks on the workspace"
-    )
     ramdisk_dir: str = _parameter(_PATH, "/ramdisk", "a tmpfs on nodes, for fs_type=ramdisk")
 
     disable_mikelangelo_hpc_stack: bool = _parameter(
@@ -243,9 +239,6 @@ class Policy:
         _PATH, None, "executable: node, guests per node, guest number; prints the guest's address"
     )
     dhcp_leases_file: str | None = _parameter(_PATH, None, "the DHCP server's file of leases, if nodes can read it")
-    arp_bin: str = _parameter(
-        _PATH, "/usr/sbin/arp", "the program arp, if the kernel's table is unavailable", later="addresses by arp"
-    )
     confine_guests: bool = _parameter(
         _FLAG,
         True,
@@ -275,18 +268,6 @@ class Policy:
     metadata_packages: tuple[str, ...] = _parameter(
         several(_WORD), (), "packages that users may name in a file of metadata="
     )
-    sw_packages_debian: tuple[str, ...] = _parameter(
-        several(_WORD),
-        ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount"),
-        "what a guest of Debian's family needs",
-        later=_GUEST_PACKAGES,
-    )
-    sw_packages_redhat: tuple[str, ...] = _parameter(
-        several(_WORD),
-        ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel"),
-        "what a guest of Red Hat's family needs",
-        later=_GUEST_PACKAGES,
-    )
     security_updates: bool = _parameter(
         _FLAG, False, "install security updates in guests before their job, within security_updates_timeout"
     )
@@ -310,9 +291,6 @@ class Policy:
     cache_max: str = _parameter(room_on_disk(), "20 %", "space on a node's disk for copies of images")
     cache_rate: int | None = _parameter(
         size_mib(1, 2**20), None, "MiB per second at which a node reads an image from the pool; unset: no limit"
-    )
-    enable_dev_mode: bool = _parameter(
-        _FLAG, False, "more log, and failed guests remain for inspection", later="development mode"
     )
     parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
     fast_start: bool = _parameter(
@@ -367,6 +345,17 @@ PARAMETERS: dict[str, Parameter] = {
     f.name: Parameter(f.name, default=t.cast(t.Any, f.default), **f.metadata) for f in dataclasses.fields(Policy)
 }
 """Every parameter by its name, in the order in which the file shows them."""
+
+_IN_IMAGE = "packages belong in the image, where no job waits for them: guest_image_extra_packages of role guest_image"
+RETIRED: dict[str, str] = {
+    "ws_dir": "the disk of a guest stands on its node or on the pool, and on no other shared directory",
+    "arp_bin": "addresses are read from the kernel's own table of neighbours, without a program",
+    "sw_packages_debian": _IN_IMAGE,
+    "sw_packages_redhat": _IN_IMAGE,
+    "enable_dev_mode": "DEBUG=true vsub logs a job in detail, its record has the consoles of its guests, and none "
+    "outlives its job; parallel: false starts nodes one after the other",
+}
+"""Former parameters, of which only the default could be set, and why there is none any more: they are read over."""
 
 DEFAULT_OF: dict[str, str] = {
     **{key: f"{key}_default" for key in KEYS},

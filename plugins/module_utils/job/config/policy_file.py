@@ -18,7 +18,7 @@ from ...frozen import frozen
 from ...state.layout import RUN_DIR
 from ..request.value_types import BadValue, KeyFault, format_value, nearest, written
 from . import consistency
-from .parameters import PARAMETERS, Parameter, Policy
+from .parameters import PARAMETERS, RETIRED, Parameter, Policy
 from .policy_parser import Entry, NotEntries, read_compiled, read_entries
 
 PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
@@ -48,11 +48,16 @@ class PolicyFile:
 
     Attributes:
         policy: every parameter.
-        lines: of the parameters that the file names the line where each stands.
+        lines: of the parameters, former ones too, that the file names: the line where each stands.
     """
 
     policy: Policy
     lines: t.Mapping[str, int]
+
+    @property
+    def retired(self) -> dict[str, int]:
+        """Former parameters that the file names, without effect, and the line of each."""
+        return {name: line for name, line in self.lines.items() if name in RETIRED}
 
 
 @leaves_nothing
@@ -214,6 +219,8 @@ def _take(entry: Entry, lines: t.Mapping[str, int], values: dict[str, t.Any]) ->
 
     if entry.name in lines:
         return fault(f"is given twice, in line {lines[entry.name]} too")
+    if entry.name in RETIRED:
+        return None
     if entry.name not in PARAMETERS:
         return fault(entry.wrong if entry.name == "?" else f"no such parameter{meant(entry.name)}")
     parameter = PARAMETERS[entry.name]

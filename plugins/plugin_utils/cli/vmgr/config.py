@@ -13,7 +13,7 @@ import typing as t
 
 from ....module_utils.errors import SiteFault, UserFault
 from ....module_utils.job.config.legacy import NEEDS_A_LOOK, Converted, convert
-from ....module_utils.job.config.parameters import PARAMETERS, Parameter, Policy
+from ....module_utils.job.config.parameters import PARAMETERS, RETIRED, Parameter, Policy
 from ....module_utils.job.config.policy_file import MAX_FILE, PolicyFile, parse, read
 from ..output import messages
 from ..output.json_output import add_json, tell
@@ -105,6 +105,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
 
 def _show(call: argparse.Namespace) -> int:
     unknown = [name for name in call.names if name not in PARAMETERS]
+    for name in RETIRED.keys() & set(unknown):
+        raise UserFault(name, f"is no parameter any more: {RETIRED[name]}")
     if unknown:
         raise UserFault(", ".join(unknown), "no such parameter", "vmgr config show names all")
     found = read(call.config)
@@ -142,7 +144,10 @@ def _check(file: str | None, site: pathlib.Path) -> int:
         print(messages.text(PROGRAM, error), file=sys.stderr)
         return WRONG
     draft = "" if own else "; a draft: who may have written it was not looked at"
-    print(f"{site if own else file}: good, {len(found.lines)} of {len(PARAMETERS)} parameters are set{draft}")
+    for name, line in found.retired.items():
+        print(f"{PROGRAM}: line {line}: {name} has no effect any more, remove it: {RETIRED[name]}", file=sys.stderr)
+    set_here = len(found.lines.keys() & PARAMETERS.keys())
+    print(f"{site if own else file}: good, {set_here} of {len(PARAMETERS)} parameters are set{draft}")
     return 0
 
 

@@ -15,12 +15,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.leg
     Converted,
     convert,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, RETIRED
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import parse
 
 HERE = pathlib.Path(__file__).parent
-SW_DEBIAN = ("nfs-common", "openmpi-bin", "libopenmpi-dev", "libmetis5", "libmetis-dev", "9mount")
-SW_REDHAT = ("nfs-utils", "openmpi", "openmpi-devel", "metis", "metis-devel")
 
 MANUAL: tuple[tuple[str, str, object, str], ...] = (
     # the administrator's manual, "Cluster": old name, new name, default, why the default is another
@@ -30,12 +28,10 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     ("PBS_QSUB_ON_FE", "pbs_qsub_on_fe", "/usr/bin/qsub", ""),
     ("PBS_QSUB_ON_NODES", "pbs_qsub_on_nodes", "/usr/bin/qsub", ""),
     ("VM_IMG_DIR", "vm_img_dir", "/opt/vm-images", ""),
-    ("WS_DIR", "ws_dir", "/workspace/.vtorque", ""),
     ("RAMDISK_DIR", "ramdisk_dir", "/ramdisk", ""),
     ("VM_NFS_HOME", "vm_nfs_home", None, ""),
     ("VM_NFS_WS", "vm_nfs_ws", None, ""),
     ("VM_NFS_OPT", "vm_nfs_opt", None, ""),
-    ("ARP_BIN", "arp_bin", "/usr/sbin/arp", ""),
     ("MAC_PREFIX", "mac_prefix", "52:54:00", ""),
     ("HOST_OS_CORE_COUNT", "host_os_core_count", 1, ""),
     ("HOST_OS_RAM_MB", "host_os_ram_mb", 2048, ""),
@@ -53,9 +49,6 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     ("SEARCH_DOMAIN", "search_domain", None, ""),
     ("NTP_SERVER_1", "ntp_server_1", None, ""),
     ("NTP_SERVER_2", "ntp_server_2", None, ""),
-    # "Default packages for VMs"
-    ("SW_PACKAGES_DEBIAN", "sw_packages_debian", SW_DEBIAN, "today's names"),
-    ("SW_PACKAGES_REDHAT", "sw_packages_redhat", SW_REDHAT, "today's names"),
     # "VM Defaults for JobSubmission"
     ("FILESYSTEM_TYPE_DEFAULT", "filesystem_type_default", "sharedfs", ""),
     ("IMG_DEFAULT", "img_default", None, ""),
@@ -72,7 +65,6 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     ("IOCM_MIN_CORES_DEFAULT", "iocm_min_cores_default", 1, ""),
     ("IOCM_MAX_CORES_DEFAULT", "iocm_max_cores_default", 4, ""),
     # "Debugging"
-    ("ENABLE_DEV_MODE", "enable_dev_mode", False, ""),
     ("PARALLEL", "parallel", True, ""),
     ("ALLOW_USER_IMAGES", "allow_user_images", False, ""),
     ("ABORT_ON_ERROR", "abort_on_error", True, ""),
@@ -152,6 +144,13 @@ def test_parameter_that_is_dropped_has_a_reason(old: str) -> None:
     assert old not in NEW_NAMES
 
 
+@pytest.mark.parametrize("name", sorted(RETIRED))
+def test_former_parameter_is_dropped_with_its_reason(name: str) -> None:
+    done = convert(f"{name.upper()}=x\n", "config.sh")
+    assert [(word.fate, word.text) for word in done.entries] == [("dropped", RETIRED[name])]
+    assert name not in done.text
+
+
 def test_comparison_is_complete() -> None:
     named = {old for old, *_rest in MANUAL} | set(ON_ONCE_THEY_ARE_THERE)
     assert {old for old in NEW_NAMES if old not in named} == {"REAL_QSUB_ON_FE"}  # as a page of the original had it
@@ -216,10 +215,9 @@ def test_sample_of_a_site(tmp_path: pathlib.Path) -> None:
         "VM_IMG_DIR": ("mapped", "vm_img_dir: /srv/images"),
         "IMG_DEFAULT": ("changed", "img_default: ubuntu.img (images are called by their names in the pool)"),
         "DISABLED_HOSTS_LIST": ("mapped", "disabled_hosts_list is not set"),
-        "ARP_BIN": ("changed", "arp_bin stays at its default (/usr/sbin/arp): it was empty"),
-        "SW_PACKAGES_DEBIAN": ("changed", "sw_packages_debian stays at its default: the names of packages are today's"),
-        "SW_PACKAGES_REDHAT": ("refused", "(nfs-utils extra): belongs to packages at boot, which is not available yet; "
-                               "sw_packages_redhat stays at its default"),
+        "ARP_BIN": ("dropped", RETIRED["arp_bin"]),
+        "SW_PACKAGES_DEBIAN": ("dropped", RETIRED["sw_packages_debian"]),
+        "SW_PACKAGES_REDHAT": ("dropped", RETIRED["sw_packages_redhat"]),
         "TIMEOUT": ("refused", "280: timeout is more than prologue_timeout (270); timeout stays at its default (120)"),
         "LOG_FILE": ("dropped", "each job's log is in its record"),
         "DOMAIN": ("dropped", "domain is not set: my-domain.com is the original's placeholder"),

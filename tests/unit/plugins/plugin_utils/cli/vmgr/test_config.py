@@ -93,6 +93,16 @@ def test_good_configuration(file: pathlib.Path, capsys: Capture) -> None:
     assert capsys.readouterr().out == f"{file}: good, 2 of {len(PARAMETERS)} parameters are set\n"
 
 
+def test_former_parameter_is_read_over_and_check_says_why(file: pathlib.Path, capsys: Capture) -> None:
+    file.write_text("arp_bin: /usr/sbin/arp\nbridge: virbr7\n")
+    assert run(file, "check") == 0
+    told = capsys.readouterr()
+    assert told.out == f"{file}: good, 1 of {len(PARAMETERS)} parameters are set\n"
+    assert told.err.startswith("vmgr: line 1: arp_bin has no effect any more, remove it: addresses are read from")
+    with pytest.raises(UserFault, match="arp_bin: is no parameter any more: addresses"):
+        run(file, "show", "arp_bin")
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_check_names_everything_with_its_line(file: pathlib.Path, capsys: Capture, named: bool) -> None:
     file.write_text("brigde: br1\nmac_prefix: 52:54:00\nram_max: 4X\nbridge: [a]\nram_max: 5G\n")
