@@ -26,6 +26,7 @@ from ..system.clock import Deadline
 from .devices import leases
 from .domain.connection import Domains
 from .lifecycle import present_absent
+from .placement import hugepages
 from .removal import run_files
 from .removal.inventory import Remain, remains, remains_without_libvirt
 from .removal.remove import save_console
@@ -384,5 +385,6 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += [f"device {device}" for device in leases.free(settings, start.key)]
+    hugepages.forget(start.key, settings)
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
     return (*things, *shell_link.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))

@@ -42,6 +42,8 @@ PREFER_CORES = "prefer"
 
 HYPERVISORS = ("kvm", "qemu")
 FS_TYPES = ("sharedfs", "local", "ramdisk")
+NUMA = ("auto", "1", "off")
+HUGEPAGES = ("none", "2M", "1G", "auto")
 
 
 @frozen
@@ -113,6 +115,8 @@ class GuestSpec:
             where the job has enough; "": all vCPUs share all of the job's.
         other_cores: the same for the threads of qemu that are no vCPU's; "": those that no vCPU has.
         pci: devices of the host.
+        numa: the guest's NUMA cells: `auto`: as of its cores; `1`: one, or no guest; `off`: none.
+        hugepages: of which pages its memory is, counted in each cell; `auto`: of the largest that there are.
     """
 
     rank: int = number_field(0, 100_000)
@@ -131,6 +135,8 @@ class GuestSpec:
     vcpu_cores: str = text_field(f"({AUTO_CORES}|{PREFER_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
     other_cores: str = text_field(f"({CORES})?", default="")
     pci: tuple[DeviceWish, ...] = part_field(default=())
+    numa: str = text_field("|".join(NUMA), default="off")
+    hugepages: str = text_field("|".join(HUGEPAGES), default="none")
 
     @property
     def gpus(self) -> int:

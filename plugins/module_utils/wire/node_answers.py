@@ -13,6 +13,8 @@ from . import pci
 from .form import number_field, part_field, text_field
 from .messages import ADDRESS, HOST_NAME, MAC, PUBLIC_KEY
 
+CELL = r"[0-9]{1,5}:[0-9,-]{1,8192}:[0-9]{1,9}"
+
 
 @frozen
 class GuestFacts:
@@ -25,6 +27,9 @@ class GuestFacts:
             job's.
         other_cores: the same for the threads of qemu that are no vCPU's.
         devices: addresses of the host's devices that it has.
+        cells: its NUMA cells in their order, parted by `;`, each as the node's cell that has its memory, its vCPUs and
+            its MiB (`0:0-3:4096`); "": it has none.
+        pages: of which size its memory is made (`2M`); "": of ordinary ones.
     """
 
     rank: int = number_field(0, 100_000)
@@ -34,6 +39,8 @@ class GuestFacts:
     timings_s: dict[str, float] = part_field()
     vcpu_cores: str = text_field(r"[0-9,;-]{0,65536}", default="")
     other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
+    cells: str = text_field(f"({CELL}(;{CELL}){{0,1023}})?", default="")
+    pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
     devices: str = text_field(f"({pci.ADDRESS}( {pci.ADDRESS})*)?", default="")
 
 

@@ -71,6 +71,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         arch_default=policy.arch_default,
         host_ram_mib=policy.host_os_ram_mb,
         host_cores=policy.host_os_core_count,
+        pages_raise=policy.hugepages_raise,
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),
         ip_to_mac_script=script,

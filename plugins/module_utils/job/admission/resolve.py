@@ -15,7 +15,7 @@ from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
-from . import host_devices
+from . import host_devices, numa
 
 SITE_DEFAULT = "site default"
 
@@ -124,6 +124,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
     faults.extend(_contradiction(values, origins))
+    faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):
         faults.extend(host_devices.find_faults(values, origins["pci"], policy))
     if not any(fault.key == "img" for fault in faults):

@@ -75,29 +75,21 @@ def _host_pattern() -> Kind:
     return Kind(read, allowed)
 
 
-def _mount_line() -> Kind:
+def _line(form: str, normalize: t.Callable[[str], str]) -> Kind:
     def read(value: object) -> str:
         if not isinstance(value, str):
-            raise BadValue(mounts_of_guests.FORM)
+            raise BadValue(form)
         try:
-            mounts_of_guests.read_line(value)
-        except ValueError as error:
-            raise BadValue(str(error)) from None
-        return " ".join(value.split())
-
-    return Kind(read, mounts_of_guests.FORM)
-
-
-def _pci_line() -> Kind:
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise BadValue(pci.FORM)
-        try:
-            return pci.written(pci.read_line(value))
+            return normalize(value)
         except ValueError as error:
             raise BadValue(str(error)) from None
 
-    return Kind(read, pci.FORM)
+    return Kind(read, form)
+
+
+def _mount(line: str) -> str:
+    mounts_of_guests.read_line(line)
+    return " ".join(line.split())
 
 
 def _parameter(
@@ -214,8 +206,11 @@ class Policy:
     nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request")
     nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request")
     pci_classes: tuple[str, ...] = _parameter(
-        several(_pci_line()), (), "PCI devices that guests may have: lines `class address ... option=value ...`"
+        several(_line(pci.FORM, lambda line: pci.written(pci.read_line(line)))),
+        (),
+        "PCI devices that guests may have: lines `class address ... option=value ...`",
     )
+    hugepages_raise: bool = _parameter(_FLAG, True, "a node sets pages aside for hugepages= and gives them back")
     libvirt_uri: str = _parameter(
         text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
     )
@@ -263,7 +258,9 @@ class Policy:
     vm_nfs_ws: str | None = _parameter(_EXPORT, None, "export for /workspace")
     vm_nfs_opt: str | None = _parameter(_EXPORT, None, "export for /opt-hpc")
     mounts: tuple[str, ...] = _parameter(
-        several(_mount_line()), (), "further mounts of every guest: lines `source target kind options`"
+        several(_line(mounts_of_guests.FORM, _mount)),
+        (),
+        "further mounts of every guest: lines `source target kind options`",
     )
     metadata_packages: tuple[str, ...] = _parameter(
         several(_WORD), (), "packages that users may name in a file of metadata="
@@ -305,6 +302,8 @@ class Policy:
     vcpus_default: int = _default_of("vcpus", 7)
     vms_per_node_default: int = _default_of("vms_per_node", 1)
     vcpu_pinning_default: bool | str = _default_of("vcpu_pinning", True)
+    numa_default: str = _default_of("numa", "auto", kind=choice("auto", "off"))
+    hugepages_default: str = _default_of("hugepages", "none", kind=choice("none", "auto"))
     filesystem_type_default: str = _default_of("fs_type", "sharedfs")
     disk_default: str | None = _default_of("disk", None, kind=_HOME_FILE)
     metadata_default: str | None = _default_of("metadata", None, kind=_SITE_FILE)

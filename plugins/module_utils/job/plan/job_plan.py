@@ -36,7 +36,7 @@ from ...wire.messages import (
     Owner,
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
-from ..admission import mixed, osv, start_directory, vcpu_map
+from ..admission import mixed, numa, osv, start_directory, vcpu_map
 from ..admission.host_devices import wishes_for_wire
 from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, resolve
 from ..admission.resources import demand
@@ -283,6 +283,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
     chosen = wanted if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
+    cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
     return tuple(
         GuestSpec(
             rank=node_rank * per_node + index,
@@ -301,6 +302,8 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
             other_cores=pinning.other_cores if pinning else "",
             pci=decided.devices,
+            numa=cells,
+            hugepages=pages,
         )
         for index in range(per_node)
     )

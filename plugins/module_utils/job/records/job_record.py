@@ -23,21 +23,9 @@ from . import schema
 
 RECORDS = layout.STATE_DIR / "records"
 _NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\]|[_+][0-9]{1,7})?(?:\.([A-Za-z0-9.-]{1,254}))?")
-GUEST_HEADINGS = (
-    "guest",
-    "node",
-    "image",
-    "address",
-    "vcpus",
-    "ram",
-    "cpu used",
-    "ram peak",
-    "read",
-    "written",
-    "received",
-    "sent",
-    "updates",
-)
+_OF_GUEST = ("guest", "node", "image", "address", "vcpus", "ram")
+_USED = ("cpu used", "ram peak", "read", "written", "received", "sent", "updates")
+GUEST_HEADINGS = (*_OF_GUEST, *_USED)
 """Columns of a table of guests, in a terminal or on a page."""
 
 
@@ -57,6 +45,8 @@ class Guest:
         vcpu_cores: the node's cores of each vCPU, where it had cores of its own; (): it had none.
         other_cores: those of all other threads of it.
         devices: addresses of the host's devices that it had.
+        cells: its NUMA cells, each as `<cell of the node>:<vCPUs>:<MiB>`; (): it had none of its own.
+        pages: of which size its memory was made; "": of ordinary ones.
     """
 
     rank: int | None
@@ -73,6 +63,8 @@ class Guest:
     vcpu_cores: tuple[str, ...] = ()
     other_cores: str = ""
     devices: str = ""
+    cells: tuple[str, ...] = ()
+    pages: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -362,16 +354,18 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
             _text(updates.get("outcome")), _figure(updates.get("packages")), _figure(updates.get("seconds"))
         ),
         updates_words=_text(updates.get("words")),
-        vcpu_cores=_core_lists(one.get("vcpu_cores")),
+        vcpu_cores=_lists(one.get("vcpu_cores"), r"[0-9,-]{1,500}"),
         other_cores=_text(one.get("other_cores")),
         devices=_text(one.get("devices")),
+        cells=_lists(one.get("cells"), r"[0-9]{1,5}:[0-9,-]{1,500}:[0-9]{1,9}"),
+        pages=_text(one.get("pages")),
     )
 
 
-def _core_lists(value: object) -> tuple[str, ...]:
-    """The lists of cores in a text; what else may stand in it is none."""
+def _lists(value: object, form: str) -> tuple[str, ...]:
+    """The lists of a form in a text; what else may stand in it is none."""
     found = value.split(";") if isinstance(value, str) else []
-    return tuple(text for text in found if re.fullmatch(r"[0-9,-]{1,500}", text))
+    return tuple(text for text in found if re.fullmatch(form, text))
 
 
 def _text(value: object) -> str:

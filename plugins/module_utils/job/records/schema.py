@@ -150,6 +150,10 @@ _GUEST = _object(
     used=_mapping(_figure),
     updates=_FACTS,
     devices=_text,
+    vcpu_cores=_text,
+    other_cores=_text,
+    cells=_text,
+    pages=_text,
 )
 FORM: dict[str, Check] = {
     "version": _count,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...frozen import frozen
 from ...guest_kinds import DISTROS
-from ...wire.messages import FS_TYPES, IMAGE_NAME
+from ...wire.messages import FS_TYPES, HUGEPAGES, IMAGE_NAME, NUMA
 from .value_types import (
     Kind,
     boolean,
@@ -50,6 +50,8 @@ KEYS: dict[str, Key] = {
     "vcpus": Key(number(1, 4096), "vCPUs of each guest"),
     "vms_per_node": Key(number(1, 1000), "guests on each node"),
     "vcpu_pinning": Key(either(boolean(), path("the path of a mapping file")), "pin vCPUs to the job's cores"),
+    "numa": Key(choice(*NUMA), "NUMA cells of a guest with cores of its own"),
+    "hugepages": Key(choice(*HUGEPAGES), "size of the memory pages of a guest with cores of its own"),
     "fs_type": Key(choice(*FS_TYPES), "what the guest's overlay stands on"),
     "disk": Key(_DATA, "disk of your own (vmgr disk create), attached to rank 0 and mounted on /data"),
     "metadata": Key(_DATA, "YAML file with your additions to each guest: packages of the site's list, files, commands"),

@@ -230,21 +230,24 @@ def size_mib(low: int, high: int) -> Kind:
 
 
 def choice(*choices: str) -> Kind:
-    """One of some words, in any case; small letters come out.
+    """One of some words, in any case; what comes out is spelled as in the table.
 
     Args:
-        choices: the valid ones, in small letters.
+        choices: the valid ones.
 
     Returns:
         A kind that reads one of them.
     """
     allowed = ", ".join(choices[:-1]) + (f" or {choices[-1]}" if len(choices) > 1 else choices[-1])
 
+    spelled = {word.lower(): word for word in choices}
+
     def read(value: object) -> str:
-        word = str(value).lower()
-        if word not in choices:
+        # YAML takes a bare off for false
+        word = "off" if value is False and "off" in choices else str(value).lower()
+        if word not in spelled:
             raise BadValue(allowed + nearest(word, choices))
-        return word
+        return spelled[word]
 
     return Kind(read, allowed)
 

@@ -43,6 +43,18 @@ class Device(t.Protocol):
         """The template of its part, below `templates/`."""
 
 
+class Shape(t.Protocol):
+    """What a guest shows of the cores it stands on; the template is rendered with all of it (`placement/cells.py`)."""
+
+    @property
+    def dedicated(self) -> bool:
+        """Has each vCPU one core, on which no other thread of the guest runs?"""
+
+    @property
+    def page_kib(self) -> int:
+        """Of its memory; 0: ordinary pages."""
+
+
 @frozen
 class DomainSpec:
     """Everything that the template of a guest's domain may use.
@@ -56,6 +68,7 @@ class DomainSpec:
         data: socket at which a process of the user's serves their own disk.
         served: socket at which one serves their own image; None: `image` is a file of the site's.
         template: which of the domains it is (`GuestKind.domain`).
+        shape: sockets, cells and pages of a guest whose vCPUs have cores of their own; None: as the hypervisor has it.
         devices: of the host, each with the template of its own part (`devices/api.py`).
     """
 
@@ -94,6 +107,17 @@ class DomainSpec:
     served: pathlib.Path | None = None
     template: str = SLG.domain
     devices: tuple[Device, ...] = ()
+    shape: Shape | None = None
+
+    @property
+    def huge(self) -> bool:
+        """Is its memory of huge pages?"""
+        return self.shape is not None and self.shape.page_kib > 0
+
+    @property
+    def dedicated(self) -> bool:
+        """May its kernel rely on the processor as if nobody else had it?  The hints are of this architecture alone."""
+        return self.hypervisor == "kvm" and self.arch == "x86_64" and self.shape is not None and self.shape.dedicated
 
     @property
     def machine(self) -> str:

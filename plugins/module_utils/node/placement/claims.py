@@ -1,13 +1,14 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cores of this node the guests of each start have: what one start has, no other gets.
+"""Which cores and which memory of this node the guests of each start have: what one start has, no other gets.
 
 Each guest's directory says it, so that it ends with what else there is of the guest, whoever removes it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import typing as t
@@ -16,25 +17,69 @@ from ...errors import VTorqueError
 from ...system import files
 from ..state import start_lock
 from ..state.directories import entries
+from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
 from ..system import cpus
+from .ledger import Promise
 from .pins import Pins
 
 FILE = "cores.json"
 
 
-def claim(directory: pathlib.Path, pins: Pins) -> None:
-    """Write down which cores a guest has; the caller holds the lock of all claims.
+def claim(directory: pathlib.Path, pins: Pins, promise: Promise | None = None) -> None:
+    """Write down which cores a guest has, and which memory; the caller holds the lock of all claims.
 
     Args:
         directory: of the guest.
         pins: its cores.
+        promise: its memory; None: in whatever cell the kernel takes.
 
     Raises:
         VTorqueError: it was not written.
     """
-    content = {"vcpus": list(map(cpus.written, pins.vcpus)), "others": cpus.written(pins.others)}
+    content: dict[str, t.Any] = {"vcpus": list(map(cpus.written, pins.vcpus)), "others": cpus.written(pins.others)}
+    if promise is not None and (promise.cells or promise.pages):
+        content["memory"] = [[cell, mib] for cell, mib in promise.cells.items()]
+        content["pages"] = [[*pool, count] for pool, count in promise.pages.items()]
+        content["taken"] = promise.taken
     files.write(directory / FILE, json.dumps(content))
+
+
+def note_taken(directory: pathlib.Path) -> None:
+    """Write down that a guest's qemu has its pages: from now on they are no longer among the free ones.
+
+    Args:
+        directory: of the guest.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    content = files.read_json(directory / FILE)
+    files.write(directory / FILE, json.dumps({**content, "taken": True}))
+
+
+def read_promises(settings: NodeSettings, but: str, running: t.Collection[str]) -> list[Promise]:
+    """Read which memory the guests of other starts have; as `read_claims`.
+
+    Args:
+        settings: this node's own.
+        but: the start that does not count (`state.layout.job_key`).
+        running: the names of all domains of this node.
+
+    Raises:
+        NodeFault: the directories cannot be read.
+    """
+    return [_promise(path) for _start, path in _living(settings, but, running)]
+
+
+def _promise(directory: pathlib.Path) -> Promise:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError, VTorqueError):
+        content = files.read_json(directory / FILE)
+        cells = {int(cell): int(mib) for cell, mib in content["memory"]}
+        pages = {(int(cell), int(kib)): int(count) for cell, kib, count in content["pages"]}
+        return Promise(0, cells, pages, bool(content["taken"]))
+    guest_file = read_guest_file(directory)
+    return Promise(guest_file.ram_mib if guest_file else 0)
 
 
 def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) -> dict[int, str]:
@@ -55,14 +100,17 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
         NodeFault: the directories cannot be read.
     """
     found: dict[int, str] = {}
-    for start in entries(settings.guests_dir):
-        if start.name == but:
-            continue
-        for file in sorted(start.glob(f"*/{FILE}")):
-            lives = file.parent.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name))
-            if lives:
-                found.update(dict.fromkeys(_read(file), start.name))
+    for start, path in _living(settings, but, running):
+        found.update(dict.fromkeys(_read(path / FILE), start))
     return found
+
+
+def _living(settings: NodeSettings, but: str, running: t.Collection[str]) -> t.Iterator[tuple[str, pathlib.Path]]:
+    """The directories of guests that live, with the keys of their starts."""
+    for start in entries(settings.guests_dir):
+        for guest in entries(start) if start.name != but else ():
+            if guest.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name)):
+                yield start.name, guest
 
 
 def _read(file: pathlib.Path) -> cpus.Cores:

@@ -116,8 +116,26 @@ def place(topology: Topology, job_cores: t.Iterable[int], needs: t.Sequence[Need
     wanted = sum(need.vcpus for need in needs)
     host = free.take_aside(rules.host_threads, wanted + rules.io_threads, None)
     io = free.take_aside(rules.io_threads, wanted, rules.near)
-    guests = tuple(_place_guest(free, rank, need, rules) for rank, need in enumerate(needs))
-    return Placement(guests, host, io)
+    apart = _cells_apart(free, needs, rules) if rules.spread != "off" else None
+    guests = []
+    for rank, need in enumerate(needs):
+        within = free.cells() if apart is None else [cell for cell in free.cells() if cell.number == apart[rank]]
+        guests.append(_place_guest(free, rank, need, rules, within))
+    return Placement(tuple(guests), host, io)
+
+
+def _cells_apart(free: _Free, needs: t.Sequence[Need], rules: Rules) -> list[int] | None:
+    """Return a cell for each of several guests, which none of the others has; None: one, or not all find one."""
+    if len(needs) < 2:
+        return None
+    chosen: list[int] = []
+    for need in needs:
+        room = {cell.number: free.count(cell, one_thread=rules.one_thread) for cell in free.cells()}
+        fitting = [number for number, have in room.items() if number not in chosen and have >= need.vcpus]
+        if not fitting:
+            return None
+        chosen.append(min(fitting, key=lambda number: (number != rules.near, room[number], number)))
+    return chosen
 
 
 class _Free:
@@ -212,8 +230,7 @@ def _from_cache(cores: t.Sequence[cpus.Cores], most: int) -> list[int]:
     return taken
 
 
-def _place_guest(free: _Free, rank: int, need: Need, rules: Rules) -> GuestPlace:
-    cells = free.cells()
+def _place_guest(free: _Free, rank: int, need: Need, rules: Rules, cells: t.Sequence[Cell]) -> GuestPlace:
     room = {cell.number: free.count(cell, one_thread=rules.one_thread) for cell in cells}
     if sum(room.values()) < need.vcpus:
         raise _too_few(need.vcpus, sum(room.values()), rank)
@@ -226,7 +243,7 @@ def _place_guest(free: _Free, rank: int, need: Need, rules: Rules) -> GuestPlace
         )
     shares = _share(need.vcpus, [room[cell.number] for cell in chosen])
     taken = [free.take(cell, share, one_thread=rules.one_thread) for cell, share in zip(chosen, shares, strict=True)]
-    memory = _portions(need.memory_mib, shares)
+    memory = divide_memory(need.memory_mib, shares)
     first = itertools.accumulate(shares, initial=0)
     guest_cells = tuple(
         GuestCell(cell.number, tuple(range(begin, begin + share)), mib)
@@ -282,10 +299,16 @@ def _share(vcpus: int, room: t.Sequence[int]) -> list[int]:
     return shares
 
 
-def _portions(memory_mib: int, shares: t.Sequence[int]) -> list[int]:
-    """Divide memory as the vCPUs are, to the MiB: nothing is lost by rounding."""
+def divide_memory(memory_mib: int, shares: t.Sequence[int], page_mib: int = 1) -> list[int]:
+    """Divide memory as the vCPUs are, to the page: nothing is lost by rounding.
+
+    Args:
+        memory_mib: a multiple of a page.
+        shares: vCPUs of each cell.
+        page_mib: what is not divided.
+    """
     total, ends = sum(shares), itertools.accumulate(shares)
-    marks = [0, *(memory_mib * end // total for end in ends)]
+    marks = [0, *(memory_mib // page_mib * end // total * page_mib for end in ends)]
     return [after - before for before, after in itertools.pairwise(marks)]
 
 

@@ -21,6 +21,7 @@ from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
 from ..network import addresses, nft_rules
+from ..placement import hugepages
 from ..state import slots
 from ..state.directories import entries
 from ..state.guest_file import read_guest_file
@@ -62,6 +63,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     for pid, ended in end_processes(settings, key).items():
         removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
     removed += host_devices.give_back(settings, key)
+    removed += hugepages.give_back(key, settings)
     for path in entries(directory):
         guest_file = read_guest_file(path)
         if guest_file is not None:

@@ -28,6 +28,7 @@ class GuestFile:
         spec_digest: of all that the guest is made of.
         boot_id: the boot of the node in which it was made (`system.process_id.boot_id`); "": it does not say.
         kind: of `guest_kinds.KINDS`.
+        ram_mib: its memory; 0: it does not say.
     """
 
     rank: int
@@ -40,6 +41,7 @@ class GuestFile:
     spec_digest: str
     boot_id: str = ""
     kind: str = SLG.name
+    ram_mib: int = 0
 
 
 @leaves_nothing

@@ -44,6 +44,7 @@ class NodeSettings:
         host_ram_mib: memory in MiB that is kept free for the host.
         host_cores: cores that no vCPU has to itself.
         cores_may_change: the job's cores are a guess, since its cpuset is still to come: nothing can be pinned to them.
+        pages_raise: may the pools of huge pages be raised for a start, and lowered after it?
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
         ip_to_mac_script: prints the address of a guest, given node, guests per node, guest number; None: no static map.
@@ -86,6 +87,7 @@ class NodeSettings:
     host_ram_mib: int = 2048
     host_cores: int = 0
     cores_may_change: bool = False
+    pages_raise: bool = True
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()
     ip_to_mac_script: pathlib.Path | None = None
@@ -160,6 +162,11 @@ class NodeSettings:
     def devices_dir(self) -> pathlib.Path:
         """Which host devices starts have, and which are in quarantine (`devices/leases.py`)."""
         return self.state_dir / "devices"
+
+    @property
+    def pages_dir(self) -> pathlib.Path:
+        """By how much starts have raised this node's pools of huge pages, one file each (`placement/hugepages.py`)."""
+        return self.state_dir / "hugepages"
 
     @property
     def bare_dir(self) -> pathlib.Path:

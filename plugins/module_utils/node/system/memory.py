@@ -50,17 +50,19 @@ def overhead_mib(spec: GuestSpec) -> int:
 
 
 @leaves_nothing
-def limit_mib(spec: GuestSpec, host_ram_mib: int) -> int:
+def limit_mib(spec: GuestSpec, host_ram_mib: int, huge: bool = False) -> int:
     """What the qemu of a guest may have in all, in MiB.
 
-    The job has asked for its guests' memory and the host's share, out of which their overhead is paid.
+    The job has asked for its guests' memory and the host's share, out of which their overhead is paid.  Huge pages are
+    counted nowhere in the control group of memory (hugetlb has one of its own).
 
     Args:
         spec: the guest.
         host_ram_mib: the host's share.
+        huge: is its memory of huge pages?
     """
     emulated = EMULATION_MIB if spec.hypervisor == "qemu" else 0
-    return spec.ram_mib + max(host_ram_mib, overhead_mib(spec)) + emulated
+    return (0 if huge else spec.ram_mib) + max(host_ram_mib, overhead_mib(spec)) + emulated
 
 
 def reserved_memory(specs: t.Sequence[GuestSpec], host_ram_mib: int) -> tuple[int, str]:

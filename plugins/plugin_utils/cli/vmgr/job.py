@@ -241,6 +241,11 @@ def _print_notes(guest: job_record.Guest) -> None:
     if guest.vcpu_cores:
         on = ", ".join(f"vCPU {vcpu} on {cores}" for vcpu, cores in enumerate(guest.vcpu_cores))
         print(f"  cores of {guest.name or '-'}: {on}; other threads on {guest.other_cores or '-'}")
+    if guest.cells:
+        parts = [cell.split(":") for cell in guest.cells]
+        has = "; ".join(f"{mib} MiB of NUMA cell {cell} for vCPU {vcpus}" for cell, vcpus, mib in parts)
+        pages = f", in pages of {guest.pages}" if guest.pages else ""
+        print(f"  memory of {guest.name or '-'}: {has}{pages}")
 
 
 def headline(record: JobRecord) -> str:

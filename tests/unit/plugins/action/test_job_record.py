@@ -89,6 +89,20 @@ def test_record_tells_what_became_of_security_updates(
 
 
 @pytest.mark.usefixtures("plan")
+def test_record_of_a_guest_with_cores_memory_and_devices_of_its_own_is_one_that_a_front_end_takes(
+    run_dir: pathlib.Path, shell: t.Any, kept: str
+) -> None:
+    own = {
+        "vcpu_cores": "2;3", "other_cores": "0-1", "cells": "0:0:96;1:1:96", "pages": "2M", "devices": "0000:3b:00.0",
+    }  # fmt: skip
+    act(job_guests, run_dir, Node(good({**FACTS, **own})), timeout=77)
+    act(job_record, run_dir, records_dir=kept)
+    record = files.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
+    assert {key: record["guests"][0][key] for key in own} == own
+    assert schema.check(json.dumps(record).encode(), JOB, START) == record
+
+
+@pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(
     "told",
     [

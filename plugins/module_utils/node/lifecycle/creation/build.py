@@ -32,6 +32,7 @@ from ...guest.console import Console
 from ...guest.osv_probe import OsvProbe
 from ...guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
 from ...network import addresses, nft_rules, reachable
+from ...placement import claims
 from ...pool import images
 from ...seed import seed
 from ...state import slots
@@ -43,7 +44,7 @@ from ...storage import user_disk, virtiofsd
 from ...storage.serving import Serving
 from ...system import memory
 from ...system.cpus import Cores
-from . import pinning
+from . import guest_memory, pinning
 from .guest_forms import Guest, domain_of, facts_of, seed_of
 
 CALLS = 4
@@ -76,6 +77,7 @@ def make(
     """
     linux = all(kind_of(spec.distro).linux for spec in part.guests)
     shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
+    pinning.check(part, settings, domains, cores)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
     whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
@@ -85,6 +87,7 @@ def make(
     if any(spec.vcpu_cores for spec in part.guests):
         step("the cores of the guests")
         cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
+    guest_memory.check_beside_pools(guests, job_key(part.job_id, part.start), settings, domains)
     if whom:
         step("the rules of the network")
         nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
@@ -184,6 +187,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             digest_of(spec, part),
             boot,
             kind_of(spec.distro).name,
+            spec.ram_mib,
         )
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)
@@ -255,12 +259,15 @@ def _start(
         settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         (directory / "console.log").touch(mode=0o600)
         domain = domain_of(guest, part, settings, shared, cores)
+        huge = bool(guest.shape and guest.shape.page_kib)
         xml = render_xml(domain, site_dir=settings.template_dir, compiled=settings.compiled_dir)
         files.write(directory / "domain.xml", xml)
         step(f"the start of {guest_file.name} by libvirt")
         try:
             domains.create(xml)
-            domains.limit_memory(guest_file.name, memory.limit_mib(guest.spec, settings.host_ram_mib))
+            if huge:
+                claims.note_taken(directory)
+            domains.limit_memory(guest_file.name, memory.limit_mib(guest.spec, settings.host_ram_mib, huge))
         except VTorqueError as error:
             # a guest that cannot start because what serves it has ended proves nothing of this node
             if guest.served and str(guest.served[0]) in str(error):

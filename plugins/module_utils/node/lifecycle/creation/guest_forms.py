@@ -14,6 +14,8 @@ from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts
 from ...devices.api import HostDevice
 from ...domain.domain_xml import DomainSpec
+from ...placement.cells import Shape
+from ...placement.ledger import page_name
 from ...placement.pins import Pins
 from ...pool import images
 from ...seed import seed
@@ -33,6 +35,7 @@ class Guest:
         served: socket of the user's own image, and its size.
         pins: its cores; None: all that are the job's.
         devices: of the host that it has.
+        shape: what it shows of its cores; None: nothing, and its memory is anywhere.
     """
 
     spec: GuestSpec
@@ -46,6 +49,7 @@ class Guest:
     served: tuple[pathlib.Path, int] | None = None
     pins: Pins | None = None
     devices: tuple[HostDevice, ...] = ()
+    shape: Shape | None = None
 
 
 def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
@@ -116,12 +120,13 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
         devices=guest.devices,
+        shape=guest.shape,
     )
 
 
 def facts_of(guest: Guest, address: str) -> GuestFacts:
     """Return what the job is told of a guest that is ready, at this address."""
-    pins = guest.pins
+    pins, shape = guest.pins, guest.shape
     return GuestFacts(
         rank=guest.spec.rank,
         name=guest.guest_file.name,
@@ -131,4 +136,8 @@ def facts_of(guest: Guest, address: str) -> GuestFacts:
         vcpu_cores=";".join(map(written, pins.vcpus)) if pins else "",
         other_cores=written(pins.others) if pins else "",
         devices=" ".join(device.name for device in guest.devices),
+        cells=";".join(
+            f"{cell.host_cell}:{written(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
+        ),
+        pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
     )

@@ -11,20 +11,24 @@ import pathlib
 import typing as t
 
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ....state.layout import job_key
 from ....state.log_line import log_line
 from ....system.clock import Deadline
-from ....wire.messages import PREFER_CORES
+from ....wire.messages import PREFER_CORES, GuestSpec, NodePart
 from ...domain.connection import Domains
 from ...placement import claims, threads
-from ...placement.pins import assign
-from ...placement.topology import read_topology
+from ...placement.pins import Pins, assign
+from ...placement.topology import Topology, read_topology
 from ...removal import inventory
 from ...state import slots
 from ...state.settings import NodeSettings
 from ...state.start_lock import held
 from ...storage import user_disk, virtiofsd
 from ...system.cpus import Cores, of_node, written
+from . import guest_memory
 from .guest_forms import Guest
+
+MAY_CHANGE = "its cpuset is still to come, and other jobs are on this node"
 
 
 def claim_cores(
@@ -50,36 +54,77 @@ def claim_cores(
         SiteFault: guests of another job have some of them.
     """
     if settings.cores_may_change:
-        why = "its cpuset is still to come, and other jobs are on this node"
         if is_preferred(guests):
-            return _share(why, settings, cores)
-        raise UserFault("vcpu_pinning", why, "ask for whole nodes, or give vcpu_pinning=false")
+            return _share(MAY_CHANGE, settings, cores)
+        raise UserFault("vcpu_pinning", MAY_CHANGE, "ask for whole nodes, or give vcpu_pinning=false")
     try:
         topology = read_topology(domains.host_capabilities())
     except NodeFault as fault:
         if is_preferred(guests):
             return _share(str(fault), settings, cores)
         raise
-    job_cores = tuple(sorted(cores or topology.threads))
     with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
         names = {facts.name for facts in domains.list(ours=False)}
-        claimed = {core: owner for core, owner in claims.read_claims(settings, key, names).items() if core in job_cores}
         try:
-            found = assign([guest.spec for guest in guests], topology, job_cores, claimed, settings.host_cores)
+            found = _assign([guest.spec for guest in guests], topology, key, settings, names, cores)
         except UserFault as fault:
             if is_preferred(guests):
                 return _share(f"its guests {fault.why}", settings, cores)
-            if not claimed:
-                raise
-            owners = ", ".join(sorted(set(claimed.values())))
-            why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
-            raise SiteFault(
-                f"the cores of job {key}", why, "what belongs to no job is removed by vtorque-sweep"
-            ) from fault
+            raise
         for guest, pins in zip(guests, found, strict=True):
-            claims.claim(guest.directory, pins)
             guest.pins = pins
+        if not is_preferred(guests):
+            guest_memory.shape_guests(guests, topology, key, settings, names)
+        for guest, pins in zip(guests, found, strict=True):
+            promise = guest_memory.promise_of(guest.shape, guest.spec.ram_mib) if guest.shape else None
+            claims.claim(guest.directory, pins, promise)
     return cores
+
+
+def check(part: NodePart, settings: NodeSettings, domains: Domains, cores: Cores) -> None:
+    """Check that guests that must have cores of their own can have them, before anything is waited for or made.
+
+    Nothing is given away: what is free now may be another's when their turn comes (`claim_cores`).
+
+    Args:
+        part: what is asked; its guests.
+        settings: this node's own.
+        domains: says which cores there are, and which guests run.
+        cores: the job's; (): all of the node's.
+
+    Raises:
+        UserFault: the job has too few cores, the user's map does not fit them, or their cells have too little memory.
+        SiteFault: guests of another job have some of them.
+    """
+    if part.guests[0].vcpu_cores in ("", PREFER_CORES):
+        return
+    if settings.cores_may_change:
+        raise UserFault("vcpu_pinning", MAY_CHANGE, "ask for whole nodes, or give vcpu_pinning=false")
+    topology = read_topology(domains.host_capabilities())
+    key = job_key(part.job_id, part.start)
+    found = _assign(part.guests, topology, key, settings, {facts.name for facts in domains.list(ours=False)}, cores)
+    guest_memory.check_possible(part.guests, found, topology, settings.pages_raise)
+
+
+def _assign(
+    specs: t.Sequence[GuestSpec],
+    topology: Topology,
+    key: str,
+    settings: NodeSettings,
+    running: t.Collection[str],
+    cores: Cores,
+) -> tuple[Pins, ...]:
+    """The cores of these guests; of cores that guests of other jobs have, a message names those."""
+    job_cores = tuple(sorted(cores or topology.threads))
+    claimed = {core: owner for core, owner in claims.read_claims(settings, key, running).items() if core in job_cores}
+    try:
+        return assign(specs, topology, job_cores, claimed, settings.host_cores)
+    except UserFault as fault:
+        if not claimed or specs[0].vcpu_cores == PREFER_CORES:
+            raise
+        owners = ", ".join(sorted(set(claimed.values())))
+        why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
+        raise SiteFault(f"the cores of job {key}", why, "what belongs to no job is removed by vtorque-sweep") from fault
 
 
 def _share(why: str, settings: NodeSettings, cores: Cores) -> Cores:

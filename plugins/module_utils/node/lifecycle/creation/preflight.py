@@ -12,6 +12,7 @@ from ...cache import ramdisk
 from ...domain.capabilities import Capabilities
 from ...health.causes import check_virtualisation, lack
 from ...network import addresses
+from ...placement import hugepages
 from ...pool import images, user_image
 from ...state.settings import NodeSettings
 from ...system import memory
@@ -39,6 +40,8 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
     wanted = sum(spec.ram_mib for spec in part.guests)
     reserved_mib, reserved_for = memory.reserved_memory(part.guests, settings.host_ram_mib)
     have = memory.node_mib() - reserved_mib
+    if all(spec.hugepages == "none" for spec in part.guests):  # the others' memory is in the pools, or may be
+        have -= hugepages.pools_mib(settings)
     in_memory = _images_in_memory(part, settings, max(0, have - wanted))
     if wanted + in_memory > have:
         besides = f", and {in_memory} MiB for images on the ramdisk" if in_memory else ""

@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import hugepages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
@@ -329,6 +330,35 @@ def test_what_is_of_an_earlier_boot_goes_at_once_without_anybodys_word(node: Nod
         swept = node.sweep(unknown, lambda _job: True)
     assert [said.key for said in swept.removed] == [f"{number}.head.1" for number in range(1, 7)]
     assert node.things == {"8.head.1", "9.head.1", "vcn1-8", "vcn1-9"}
+
+
+def raised_pages(node: Node, key: str, boot: str) -> pathlib.Path:
+    """What a start leaves that has set huge pages apart, of a cell that this machine has not."""
+    path = node.settings.pages_dir / key
+    files.make_directory(path.parent)
+    files.write(path, json.dumps({"boot": boot, "due": [], "raised": [[99, 2048, 5]]}))
+    return path
+
+
+def test_huge_pages_of_a_dead_start_are_given_back_by_the_sweep(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is left of it: whoever was killed came no further."""
+    path = raised_pages(node, "7.head.1", process_id.boot_id())
+    living = raised_pages(node, "8.head.1", process_id.boot_id())
+    lowered = []
+    monkeypatch.setattr(hugepages, "read_pools", lambda: {(99, 2048): hugepages.Pool(12, 5)})
+    monkeypatch.setattr(hugepages, "_set", lambda pool, count: lowered.append((pool, count)) or "")
+    assert [said.key for said in node.sweep(lambda job, _start: job == "8.head").removed] == ["7.head.1"]
+    assert lowered == [((99, 2048), 7)]
+    assert not path.exists()
+    assert living.exists()
+
+
+def test_huge_pages_of_an_earlier_boot_are_forgotten(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.start(7, domain=False, boot=EARLIER)
+    path = raised_pages(node, "7.head.1", EARLIER)
+    monkeypatch.setattr(hugepages, "_set", lambda *_pool: pytest.fail("the site's pages were taken away"))
+    sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
+    assert not path.exists()
 
 
 def test_console_of_a_guest_that_lost_its_power_is_kept(node: Node) -> None:

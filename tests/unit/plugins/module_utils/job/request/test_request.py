@@ -292,6 +292,8 @@ _WORDS: dict[str, st.SearchStrategy[str]] = {
     "distro": st.sampled_from(["debian", "OSv", "RedHat"]),
     "arch": st.sampled_from(["x86_64", "aarch64"]),
     "vcpu_pinning": st.one_of(st.sampled_from(["yes", "false"]), _PATHS.filter(lambda path: ".." not in path)),
+    "numa": st.sampled_from(["auto", "1", "OFF"]),
+    "hugepages": st.sampled_from(["none", "2M", "1g", "AUTO"]),
     "fs_type": st.sampled_from(["sharedfs", "LOCAL", "ramdisk"]),
     "hypervisor": st.sampled_from(["kvm", "skvm", "Qemu"]),
     "pci": st.sampled_from(["gpu:1", "0000:3b:00.0+gpu:2"]),

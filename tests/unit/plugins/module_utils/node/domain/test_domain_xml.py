@@ -22,6 +22,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
     read_facts,
     render_xml,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.cells import Shape
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.place import GuestCell
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +38,9 @@ SPEC = DomainSpec(
 KERNEL: dict[str, t.Any] = {
     "boot_mode": "kernel", "kernel": GUEST / "vmlinuz", "initrd": GUEST / "initrd", "cmdline": "console=ttyS0",
 }  # fmt: skip
+CELLS = (GuestCell(0, (0,), 128), GuestCell(1, (1,), 128))
+SHAPE = Shape(CELLS, ((10, 21), (21, 10)), 2, 1, 1, dedicated=True, page_kib=2048)
+OWN_CORES: dict[str, t.Any] = {"cores": "0-2", "vcpu_cores": ("1", "2"), "other_cores": "0"}
 VARIANTS: dict[str, dict[str, t.Any]] = {
     "kvm": {},
     "qemu": {"hypervisor": "qemu"},
@@ -47,6 +52,11 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "filtered": {"network_filter": "clean-traffic"},
     "cores": {"cores": "1-3,8"},
     "pinned": {"cores": "1-4", "vcpu_cores": ("2", "3-4"), "other_cores": "1"},
+    "cells": {**OWN_CORES, "shape": SHAPE},
+    "cells of an emulated guest": {**OWN_CORES, "shape": SHAPE, "hypervisor": "qemu"},
+    "cells and shares": {**OWN_CORES, "shape": SHAPE, "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"),)},
+    "one cell": {**OWN_CORES, "shape": Shape(CELLS[:1], (), 1, 1, 1, dedicated=False)},
+    "cores alone": {**OWN_CORES, "shape": Shape((), (), 1, 1, 1, dedicated=True)},
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
     "osv": {"template": OSV.domain},
@@ -252,3 +262,27 @@ def test_of_a_users_image_libvirt_knows_the_socket_alone() -> None:
     assert base.find("format").attrib == {"type": "raw"}  # type: ignore[union-attr]
     assert base.find("source/host").get("socket") == str(GUEST / "image.sock")  # type: ignore[union-attr]
     assert base.find("backingStore") is not None
+
+
+def test_hints_of_own_cores_are_for_kvm_guests_with_one_core_each_alone() -> None:
+    """A guest that waits as if nobody else had its core would steal time from who has it."""
+    for changes, hinted in (
+        ({"shape": SHAPE}, True),
+        ({"shape": dataclasses.replace(SHAPE, dedicated=False)}, False),
+        ({"shape": SHAPE, "hypervisor": "qemu"}, False),
+        ({"shape": SHAPE, "arch": "aarch64"}, False),
+        ({}, False),
+    ):
+        root = parse(render(**OWN_CORES, **changes))
+        assert (root.find("features/kvm/hint-dedicated") is not None) == hinted
+        assert (root.find("cpu/cache") is not None) == hinted
+
+
+def test_guest_with_cells_has_the_memory_of_each_from_one_of_the_nodes() -> None:
+    root = parse(render(**OWN_CORES, shape=SHAPE))
+    assert root.find("numatune/memory").attrib == {"mode": "strict", "nodeset": "0-1"}  # type: ignore[union-attr]
+    assert [one.attrib for one in root.iterfind("numatune/memnode")] == [
+        {"cellid": "0", "mode": "strict", "nodeset": "0"}, {"cellid": "1", "mode": "strict", "nodeset": "1"},
+    ]  # fmt: skip
+    assert root.find("cpu/topology").attrib == {"sockets": "2", "cores": "1", "threads": "1"}  # type: ignore[union-attr]
+    assert root.find("memoryBacking/source").get("type") == "memfd"  # type: ignore[union-attr]

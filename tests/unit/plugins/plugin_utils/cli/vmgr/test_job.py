@@ -124,6 +124,22 @@ def test_show_prints_the_cores_of_guests_that_had_some_of_their_own(
         assert "cores of" not in vmgr_job_says(capsys, "show", "4711")
 
 
+def test_show_prints_the_cells_and_pages_of_guests_that_had_some(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = RECORD["guests"]  # type: ignore[misc]
+    guests = [{**first, "cells": "0:0-1:512;2:2-3:512", "pages": "2M"}, {**second, "cells": "1:0:64"}]
+    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert [line for line in lines if line.startswith("  memory of")] == [
+        "  memory of vcn1-1: 512 MiB of NUMA cell 0 for vCPU 0-1; 512 MiB of NUMA cell 2 for vCPU 2-3, in pages of 2M",
+        "  memory of vcn2-1: 64 MiB of NUMA cell 1 for vCPU 0",
+    ]
+    for broken in (3, "\x1b[2J", "0:0", ["0:0:1"]):
+        (kept / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "cells": broken}]}))
+        assert "memory of" not in vmgr_job_says(capsys, "show", "4711")
+
+
 def test_show_for_programs(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(vmgr_job_says(capsys, "show", "4711.head", "--start", "1", "--json"))
     assert facts["state"] == "finished"
