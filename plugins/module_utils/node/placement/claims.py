@@ -60,16 +60,19 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
             continue
         for file in sorted(start.glob(f"*/{FILE}")):
             lives = file.parent.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name))
-            if lives:
-                found.update(dict.fromkeys(_read(file), start.name))
+            pins = read_pins(file.parent) if lives else None
+            found.update(dict.fromkeys(pins.cores if pins else (), start.name))
     return found
 
 
-def _read(file: pathlib.Path) -> cpus.Cores:
-    """The cores of a guest; () where it was removed meanwhile, or does not say."""
+def read_pins(directory: pathlib.Path) -> Pins | None:
+    """Return which cores a guest has; None where it has none of its own, was removed meanwhile, or does not say.
+
+    Args:
+        directory: of the guest.
+    """
     try:
-        content = files.read_json(file)
-        lists = [*content["vcpus"], content["others"]]
-        return tuple(core for text in lists for core in cpus.read(text))
+        content = files.read_json(directory / FILE)
+        return Pins(tuple(map(cpus.read, content["vcpus"])), cpus.read(content["others"]))
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError, AttributeError, VTorqueError):
-        return ()
+        return None
