@@ -35,7 +35,7 @@ def write_topology(topology: NodeTopology, state_dir: pathlib.Path = STATE_DIR) 
         VTorqueError: it was not written.
     """
     place = state_dir / DIRECTORY
-    files.make_directory(place)
+    files.make_directory(place, 0o755)
     path = place / f"{_short(topology.node)}.json"
     files.write(path, json.dumps(to_dict(topology.without_jobs())), mode=0o444)
     return path
@@ -55,6 +55,15 @@ def read_topology(node: str, state_dir: pathlib.Path = STATE_DIR) -> NodeTopolog
         return topology_from_dict(data)
     except (OSError, VTorqueError):
         return None
+
+
+def list_nodes(state_dir: pathlib.Path = STATE_DIR) -> tuple[str, ...]:
+    """Return the names of the nodes of which this host remembers something, in their order.
+
+    Args:
+        state_dir: of this host.
+    """
+    return tuple(sorted(path.stem for path in (state_dir / DIRECTORY).glob("*.json")))
 
 
 def _short(node: str) -> str:
