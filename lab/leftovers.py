@@ -35,7 +35,7 @@ MAY_STAY = re.compile(
             # copies of images, what the roles have noted, what nodes have
             r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|images|slots|sweep)|suspects\.json|swept"
             r"|refused|network_rules|(policy|qemu_user|virtiofsd)\.json)",
-            r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made)",
+            r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|kernel\.json)",
             # the word that a start is over, for two days: whoever comes late makes nothing any more; and of who took it
             # away what that was, for whoever asks next (a lock that is held is told of below)
             f"/run/vtorque/(tombstones|locks)/{START}",
