@@ -29,13 +29,13 @@ MAY_STAY = re.compile(
         (
             # directories of the product, empty
             r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|paused|shells|templates|tombstones)",
-            r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|log|records|slots|spool)",
+            r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|log|records|slots|spool|topology)",
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
-            # copies of images, what the roles have noted
+            # copies of images, what the roles have noted, what nodes have
             r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|images|slots|sweep)|suspects\.json|swept"
             r"|refused|network_rules|(policy|qemu_user|virtiofsd)\.json)",
-            r"/var/lib/vtorque/(log/.*|images/.*|records/\.looked|made)",
+            r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|kernel\.json)",
             # the word that a start is over, for two days: whoever comes late makes nothing any more; and of who took it
             # away what that was, for whoever asks next (a lock that is held is told of below)
             f"/run/vtorque/(tombstones|locks)/{START}",

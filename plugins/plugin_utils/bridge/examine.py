@@ -213,7 +213,7 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     try:
         answer = json.loads(done.stdout)
         if not isinstance(answer, dict) or "report" not in answer:
-            return _silent(node, f"{node} gave no report: {_refusal(answer)}", INSTALL)
+            return _silent(node, f"{node} gave no report: {refusal_of(answer)}", INSTALL)
         return check_clock(report_from_dict(node, answer["report"]), began, time.time())
     except (ValueError, RecursionError):  # no JSON, or so deep that nobody can follow
         problem = job_doctor.last_words(done.stderr, done.returncode)
@@ -276,8 +276,8 @@ def call(command: t.Sequence[str], question: bytes, timeout_s: float) -> subproc
     return subprocess.CompletedProcess(command, status, bytes(out), bytes(complaint))
 
 
-def _refusal(answer: object) -> str:
-    """What `vtorque-node` said instead; one of another version does not know the question."""
+def refusal_of(answer: object) -> str:
+    """Return what `vtorque-node` said instead of an answer; one of another version does not know the question."""
     error = answer.get("error") if isinstance(answer, dict) else None
     parts = [str(error.get(key, "")) for key in ("what", "why")] if isinstance(error, dict) else []
     return printable(": ".join(word for word in parts if word)[:200]) or "its answer is of no known form"

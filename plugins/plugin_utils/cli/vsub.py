@@ -9,7 +9,6 @@ import contextlib
 import os
 import pathlib
 import pwd
-import shlex
 import sys
 import types
 import typing as t
@@ -24,7 +23,6 @@ from ...module_utils.job.config.policy_file import PATH, load
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
 from ...module_utils.job.request.sizes import NodeSize
-from ...module_utils.text import format_mib
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
@@ -40,7 +38,6 @@ SESSION = "VTORQUE_SESSION"
 """By which the launcher of the command for sessions names it, beside the batch system."""
 USUAL = "torque"
 """Whose help is printed where the site's configuration does not say which batch system it is."""
-SIZES = ("ram", "unclot_shmem")
 NOTHING_SUBMITTED = "nothing was submitted"
 BATCH_TIMEOUT_S = 5.0
 """For the sizes of nodes, which are only there to refuse early: the command will say whether the server is well."""
@@ -137,13 +134,13 @@ def _query(typed: SubmitCall) -> Query | None:
     expression = typed.own["--query"]
     if expression is None:
         raise UserFault("--query", "the expression is missing", "it is a JMESPath expression, as request.ram.value")
-    return _json_output().Query(expression)
+    return _dry_run().Query(expression)
 
 
-def _json_output() -> types.ModuleType:
-    from .output import json_output  # 8 ms, with argparse and json, that a job which is submitted does not wait for
+def _dry_run() -> types.ModuleType:
+    from .output import dry_run  # 12 ms, with argparse, json and placement, that no job waits for that is submitted
 
-    return json_output
+    return dry_run
 
 
 def _submit(call: Call) -> int:
@@ -243,35 +240,8 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
 
 
 def _show(call: Call, submission: Submission, asked: Asked) -> int:
-    resolved, handover = submission.resolved, submission.handover
-    command = [call.command, *handover.words]
-    rows = [(key, resolved.values[key]) for key in KEYS if resolved.values[key] is not None]
-    if call.as_json:
-        request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
-        document = {"request": request, "shell": resolved.shell, call.front.COMMAND: command}
-        document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
-        _json_output().tell(
-            call, {**document, "adds": submission.added, "pinned": submission.pinned, "neutral_lines": asked.vm_lines}
-        )
-        return 0
-    table = [("request", "value", "from")]
-    for key, value in rows:
-        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.word(key)
-        table.append((key, cell, resolved.origins[key]))
-    if resolved.shell:
-        table.append(("shell", resolved.shell, "-S"))
-    widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]
-    for name, value_text, origin in table:
-        print(f"{name:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
-    if submission.vm_hosts != submission.hosts:
-        print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
-    if submission.pinned:
-        print(f"(vcpu_pinning on each node: {submission.pinned})")
-    if submission.added:
-        print(f"(metadata adds to each guest: {submission.added})")
-    print(shlex.join(command))
-    if handover.note:
-        print(f"({call.front.COMMAND} reads a copy of {handover.name} {handover.note})")
+    command = [call.command, *submission.handover.words]
+    _dry_run().print_submission(submission, call.policy, call.front.COMMAND, command, asked.vm_lines, call)
     return 0
 
 
@@ -280,11 +250,7 @@ def _dry_run_bare(call: Call, asked: Asked) -> int:
     print(
         f"{call.front.PROGRAM}: VM jobs are switched off on this site; the job goes to {name} as it is", file=sys.stderr
     )
-    command = [call.command, *asked.as_it_is().words]
-    if call.as_json:
-        _json_output().tell(call, {"request": {}, name: command})
-    else:
-        print(shlex.join(command))
+    _dry_run().print_bare(name, [call.command, *asked.as_it_is().words], call)
     return 0
 
 

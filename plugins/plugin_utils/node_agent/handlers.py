@@ -51,6 +51,7 @@ from .protocol import Answer, make_answer, make_failure
 
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
+    from ...module_utils.wire.node_topology import TopologyRequest
 
 
 PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
@@ -279,6 +280,16 @@ def _answer_report(request: ReportRequest, call: Call) -> Answer:
     return answer
 
 
+def _decode_topology(data: t.Any) -> TopologyRequest:
+    request: TopologyRequest = _site_requests().decode_topology(data)
+    return request
+
+
+def _answer_topology(_request: TopologyRequest, call: Call) -> Answer:
+    answer: Answer = _site_requests().answer_topology(call.load)
+    return answer
+
+
 def lost_guest_command(superior: str) -> list[str]:
     """Return the command by which a node reports a lost guest to the job's mother superior.
 
@@ -296,6 +307,7 @@ KINDS: dict[str, Kind] = {
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
     "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
     "report": Kind(_decode_report, _answer_report),
+    "topology": Kind(_decode_topology, _answer_topology),
 }
 """By the request's `do`, for the first line of a connection."""
 SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _join)}

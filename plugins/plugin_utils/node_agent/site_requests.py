@@ -1,13 +1,16 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests of the site to `vtorque-node` that concern no job: how the node is, and the copy of an image."""
+"""Requests of the site to `vtorque-node` that concern no job: how the node is, what it has, and an image's copy."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ...module_utils.node import occupancy
 from ...module_utils.node.cache import prefetch
+from ...module_utils.wire import node_topology
+from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.health_report import request_from_dict
 from ..bridge import examine
 from ..bridge.node_settings import host_name, read_settings
@@ -19,7 +22,9 @@ if t.TYPE_CHECKING:
     from ..bridge.node_settings import LoadPolicy
     from .protocol import Answer
 
-__all__ = ["answer_image", "answer_report", "request_from_dict"]
+__all__ = ["answer_image", "answer_report", "answer_topology", "decode_topology", "request_from_dict"]
+
+decode_topology = node_topology.request_from_dict
 
 
 def answer_image(order: ImageOrder, load: LoadPolicy) -> Answer:
@@ -41,3 +46,12 @@ def answer_report(request: ReportRequest, load: LoadPolicy) -> Answer:
     """
     report = examine.examine_here(load, host_name(), request.timeout_s)
     return {**make_answer(), "report": report.to_dict()}
+
+
+def answer_topology(load: LoadPolicy) -> Answer:
+    """Return what this node has, and what guests of jobs have of it; to whoever root lets in.
+
+    Args:
+        load: gives the site's policy.
+    """
+    return {**make_answer(), "topology": to_dict(occupancy.look(read_settings(load)))}

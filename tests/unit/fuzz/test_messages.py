@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import pathlib
 import re
 import typing as t
+import xml.etree.ElementTree as ET
 
 import hypothesis.strategies as st
 import pytest
@@ -25,7 +27,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import (
     health_report,
     messages,
     node_answers,
+    node_topology,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import node_drawing, node_picture
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, protocol
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
@@ -58,6 +62,8 @@ FAILED = {"version": 1, "ok": False, "error": {"fault": "node", "what": "w", "wh
 REPORT = health_report.Report(
     "cn1", (health_report.Finding(health_report.CHECKS[0]),), 1.0, 2.0, True, {"bridge": "0f"}, "1.0"
 ).to_dict()
+FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "fixtures"
+TOPOLOGY = json.loads((FIXTURES / "topology/gn1.json").read_text(encoding="utf-8"))
 TOKEN = "0123456789abcdef"
 
 
@@ -100,6 +106,19 @@ def test_any_damaged_request_is_read_or_refused(line: bytes) -> None:
 @given(spoiled({"version": health_report.VERSION, "do": health_report.DO, "timeout_s": 20}))
 def test_any_request_for_a_report_is_read_or_refused(data: t.Any) -> None:
     require_form(request(as_bytes(data)))
+
+
+@tried
+@given(spoiled(TOPOLOGY))
+def test_any_topology_is_of_the_form_or_refused(data: t.Any) -> None:
+    try:
+        found = node_topology.topology_from_dict(data)
+    except VTorqueError as error:
+        told(error)
+        return
+    drawn = [line.plain() for line in node_drawing.draw_node(found, 80)]
+    assert all(line.isprintable() for line in drawn)
+    ET.fromstring(node_picture.draw_picture(found))
 
 
 @tried

@@ -18,7 +18,7 @@ from ..request import attached_file
 from ..request.handover import Handover
 from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
-from ..request.sizes import NodeSize
+from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
 from . import metadata, mixed, osv, vcpu_map
 from .resolve import SITE_DEFAULT, Offers, Resolved, resolve
@@ -66,14 +66,20 @@ class Submission:
         hosts: how many hosts the job asks for; None: the batch system decides.
         added: what the user adds to each guest, in a few words; "": nothing.
         pinned: which cores the threads of guests get, in words; "": vCPUs share the job's.
+        need: of the job's guests, on each node.
+        sizes: of the site's nodes, as far as the batch server names them.
+        pinning: the user's map of vCPUs; None: they have none.
     """
 
     handover: Handover
     resolved: Resolved
     notices: tuple[str, ...]
+    need: Demand
     hosts: int | None = 1
     added: str = ""
     pinned: str = ""
+    sizes: tuple[NodeSize, ...] = ()
+    pinning: vcpu_map.VcpuMap | None = None
 
     @property
     def vm_hosts(self) -> int | None:
@@ -125,7 +131,8 @@ def prepare(
     if faults:
         raise RequestErrors(faults, request)
     handover, notices = asked.submission(request.with_log(log), need, policy)
-    return Submission(handover, resolved, notices, hosts, added, _describe_pinning(pinning, resolved, policy))
+    described = _describe_pinning(pinning, resolved, policy)
+    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning)
 
 
 def complete(

@@ -100,8 +100,9 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
         NodeFault: the directories cannot be read.
     """
     found: dict[int, str] = {}
-    for start, path in _living(settings, but, running):
-        found.update(dict.fromkeys(_read(path / FILE), start))
+    for start, directory in _living(settings, but, running):
+        pins = read_pins(directory)
+        found.update(dict.fromkeys(pins.cores if pins else (), start))
     return found
 
 
@@ -113,11 +114,14 @@ def _living(settings: NodeSettings, but: str, running: t.Collection[str]) -> t.I
                 yield start.name, guest
 
 
-def _read(file: pathlib.Path) -> cpus.Cores:
-    """The cores of a guest; () where it was removed meanwhile, or does not say."""
+def read_pins(directory: pathlib.Path) -> Pins | None:
+    """Return which cores a guest has; None where it has none of its own, was removed meanwhile, or does not say.
+
+    Args:
+        directory: of the guest.
+    """
     try:
-        content = files.read_json(file)
-        lists = [*content["vcpus"], content["others"]]
-        return tuple(core for text in lists for core in cpus.read(text))
+        content = files.read_json(directory / FILE)
+        return Pins(tuple(map(cpus.read, content["vcpus"])), cpus.read(content["others"]))
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError, AttributeError, VTorqueError):
-        return ()
+        return None

@@ -1,25 +1,55 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vmgr node`: devices of this node that guests may have, and the end of a quarantine."""
+"""`vmgr node`: what a node has and jobs have of it, devices that guests may have, and the end of a quarantine."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import typing as t
 
-from ....module_utils.errors import UserFault
+from ....module_utils.errors import UserFault, VTorqueError
+from ....module_utils.node import occupancy
 from ....module_utils.node.devices import host_devices, leases
+from ....module_utils.state import topologies
+from ....module_utils.wire.form import to_dict
 from ...bridge.node_settings import LoadPolicy, read_settings
+from ...site import compute_nodes, node_topology
+from ..output import messages
 from ..output.json_output import add_json, tell
+from ..output.named_file import write_file
+from ..output.node_drawing import print_node
+from ..output.node_names import fold_names
+from ..output.node_picture import draw_picture
+from ..output.progress import counted
 from ..output.tables import table
 from ..output.verbs import add_verb
 
 if t.TYPE_CHECKING:
     from ....module_utils.node.devices.pci.examination import Examined
+    from ....module_utils.wire.node_topology import NodeTopology
 
-HELP = "devices of this node that guests may have (root)"
+HELP = "what a node has, and what jobs and guests have of it (root)"
+UNASKED = 4
+TOPOLOGY_EPILOG = """\
+A letter at a processor is the job that has it: a capital one is a vCPU with a core of its own, a small one all other
+threads of its guest.  NODE is asked over ssh; without it, it is this node.
+
+Users cannot ask nodes.  With --all the host remembers what all nodes have, but nothing of jobs, and vsub --dry-run of
+this host shows where a job would be placed.  Call it once on each front end, and again when nodes have changed.
+
+exit status:
+  0  all is well
+  4  with --all: a node could not be asked; what it said before is still remembered
+
+examples:
+  vmgr node topology                         this node, on a terminal
+  vmgr node topology cn1 --svg cn1.svg       a picture of another one; --svg alone: on standard output
+  vmgr node topology cn1 --query 'guests[].[start,name,vcpu_cores]'
+  vmgr node topology --all                   on a front end, for vsub --dry-run
+"""
 DEVICES_EPILOG = """\
 A device is free, of a start of a job, in quarantine, or something speaks against it: then a line below says what, and
 what to do.
@@ -42,6 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of `vmgr node`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
     add_json(add_verb(verbs, "devices", "devices that the site lists for this node, and who has them", DEVICES_EPILOG))
+    topology = add_verb(
+        verbs, "topology", "cells, cores, pages and devices of a node, and who has them", TOPOLOGY_EPILOG
+    )
+    which = topology.add_mutually_exclusive_group()
+    which.add_argument("node", metavar="NODE", nargs="?", help="of the batch system; without it: this node")
+    which.add_argument("--all", action="store_true", help="ask all nodes, and remember what they have")
+    how = topology.add_mutually_exclusive_group()
+    how.add_argument("--svg", metavar="FILE", nargs="?", const="-", help="as a picture; without FILE: standard output")
+    add_json(topology, group=how)
     release = add_verb(verbs, "release", "end the quarantine of a device", RELEASE_EPILOG)
     release.add_argument("device", metavar="DEVICE", help="its address, such as 0000:3b:00.0")
 
@@ -51,10 +90,12 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
 
     Raises:
         UserFault: who calls is not root; the device is not in quarantine.
-        VTorqueError: the configuration or what starts have cannot be read.
+        VTorqueError: the configuration or what starts have cannot be read; the node does not answer.
     """
     if os.geteuid() != 0:
         raise UserFault(f"node {call.verb}", "is root's alone", "call it as root")
+    if call.verb == "topology":
+        return _remember_all(call, load) if call.all else _show_topology(call, load)
     settings = read_settings(load)
     if call.verb == "release":
         if not leases.release(call.device, settings):
@@ -68,6 +109,41 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
     else:
         _print_table(found)
     return 0
+
+
+def _show_topology(call: argparse.Namespace, load: LoadPolicy) -> int:
+    if call.node is None or node_topology.is_here(call.node):
+        found = occupancy.look(read_settings(load))
+    else:
+        found = node_topology.ask_node(call.node, load())
+    if call.svg is not None:
+        write_file(call.svg, draw_picture(found))
+    elif call.json:
+        tell(call, to_dict(found))
+    else:
+        print_node(found)
+    return 0
+
+
+def _remember_all(call: argparse.Namespace, load: LoadPolicy) -> int:
+    if call.svg is not None:
+        raise UserFault("--svg", "draws one node", "name it")
+    policy = load()
+    names = compute_nodes.list_nodes(policy)
+    with counted("asking nodes", len(names), wanted=not call.json) as advance:
+        answers = dict(zip(names, node_topology.ask_nodes(names, policy, advance), strict=True))
+    good: dict[str, NodeTopology] = {}
+    for name, answer in answers.items():
+        if isinstance(answer, VTorqueError):
+            print(messages.text("vmgr", answer), file=sys.stderr)
+        else:
+            topologies.write_topology(answer)
+            good[name] = answer
+    if call.json:
+        tell(call, [to_dict(one) for one in good.values()])
+    elif good:
+        print(f"remembered what {fold_names(tuple(good))} {'has' if len(good) == 1 else 'have'}, for vsub --dry-run")
+    return 0 if len(good) == len(names) else UNASKED
 
 
 def _facts(one: Examined) -> dict[str, t.Any]:

@@ -22,6 +22,7 @@ class Examined:
         lease: which start has it; None: none.
         quarantined: why it is in quarantine; "": it is not.
         faults: what speaks against it; () of one that a start has.
+        numa_node: the cell that it is near; -1: not known.
     """
 
     address: str
@@ -29,6 +30,7 @@ class Examined:
     lease: leases.Lease | None
     quarantined: str
     faults: tuple[preflight.Fault, ...]
+    numa_node: int = -1
 
     @property
     def is_usable(self) -> bool:
@@ -56,10 +58,10 @@ def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[Exa
         for address in pci_class.addresses:
             lease = by_device.get(address)
             faults: tuple[preflight.Fault, ...] = ()
+            device = inventory.inspect(address, host.sys)
             if lease is None and address not in found:
-                device = inventory.inspect(address, host.sys)
                 chosen = preflight.Chosen(device, pci_class, 0, used.of(device))
                 faults = preflight.find_faults([chosen], node, {})
-            one = Examined(address, pci_class, lease, quarantined.get(address, ""), faults)
+            one = Examined(address, pci_class, lease, quarantined.get(address, ""), faults, device.numa_node)
             found.setdefault(address, one)
     return tuple(found.values())

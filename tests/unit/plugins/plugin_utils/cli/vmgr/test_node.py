@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vmgr node`: which devices of this node guests may have, and the end of a quarantine."""
+"""`vmgr node`: what a node has, which of its devices guests may have, and the end of a quarantine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ import os
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import occupancy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci import passthrough, usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pci
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import node
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import topologies
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_topology, pci
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import host_name
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main, node
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve, site_requests
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import compute_nodes
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import node_topology as asking
 
 from .run_vmgr import run_vmgr
 
+FIXTURE = pathlib.Path(__file__).resolve().parents[5] / "fixtures/topology/gn1.json"
 FIRST, SECOND = "0000:3b:00.0", "0000:5e:00.0"
 
 
@@ -69,3 +77,115 @@ def test_node_is_for_root_alone(capsys: pytest.CaptureFixture[str], monkeypatch:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UserFault, match="root's alone"):
         run_vmgr(capsys, "node", "devices")
+
+
+@pytest.fixture
+def topology(monkeypatch: pytest.MonkeyPatch, settings: NodeSettings) -> node_topology.NodeTopology:
+    """What this node has."""
+    found = node_topology.topology_from_dict(json.loads(FIXTURE.read_text(encoding="utf-8")))
+    monkeypatch.setattr(occupancy, "look", lambda asked: found if asked is settings else None)
+    monkeypatch.setattr(main, "load", lambda _path: Policy(ssh_timeout=5))
+    return found
+
+
+def stand_in_ssh(tmp_path: pathlib.Path, script: str) -> str:
+    program = tmp_path / "ssh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize("words", [(), (host_name(),)])
+def test_topology_of_this_node_is_drawn(
+    words: tuple[str, ...], topology: node_topology.NodeTopology, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, output = run_vmgr(capsys, "node", "topology", *words)
+    assert (status, output.splitlines()[0]) == (
+        0,
+        f"{topology.node}: 2 NUMA cells, 16 cores, 32 threads, 128G of memory",
+    )
+    assert "A  4711.head.1" in output
+
+
+def test_topology_as_a_picture_goes_to_the_file_or_to_standard_output(
+    topology: node_topology.NodeTopology, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    assert run_vmgr(capsys, "node", "topology", "--svg", str(tmp_path / "n.svg")) == (0, "")
+    assert (tmp_path / "n.svg").read_text() == run_vmgr(capsys, "node", "topology", "--svg")[1]
+    with pytest.raises(UserFault, match="No such file"):
+        run_vmgr(capsys, "node", "topology", "--svg", str(tmp_path / "none/n.svg"))
+    assert topology
+
+
+def test_topology_for_programs_is_the_nodes_answer(
+    topology: node_topology.NodeTopology, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert json.loads(run_vmgr(capsys, "node", "topology", "--json")[1]) == json.loads(FIXTURE.read_text("utf-8"))
+    assert json.loads(run_vmgr(capsys, "node", "topology", "--query", "guests[].name")[1]) == [
+        guest.name for guest in topology.guests
+    ]
+
+
+def test_topology_of_another_node_is_asked_of_its_agent(
+    topology: node_topology.NodeTopology,
+    settings: NodeSettings,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The line that goes out is answered by the agent; what comes back is read."""
+    monkeypatch.setattr(site_requests, "read_settings", lambda _load: settings)
+    asked, answered = tmp_path / "asked", tmp_path / "answered"
+    ssh = stand_in_ssh(tmp_path, f'echo "$*" >> {tmp_path}/words; cat > {asked}; cat {answered}')
+    answered.write_text("")
+    with pytest.raises(NodeFault, match="no answer"):
+        asking.ask_node("gn1", Policy(), ssh)
+    with asked.open("rb") as stream:
+        answer = serve.respond(stream, handlers.Call({}, Policy))
+    answered.write_text(json.dumps(answer))
+    assert asking.ask_node("gn1", Policy(), ssh) == topology
+    assert "/opt/vtorque/bin/vtorque-node" in (tmp_path / "words").read_text()
+    with pytest.raises(NodeFault, match="gn1 has answered"):
+        asking.ask_node("gn2", Policy(), ssh)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'Connection refused' >&2; exit 255", "no answer by ssh: Connection refused"),
+        ("echo '[]'", "it gave none"),
+        ("""echo '{"error": {"what": "the request", "why": "unknown"}}'""", "it gave none: the request: unknown"),
+        ("echo '{'", "no answer"),
+        ("""echo '{"topology": {}}'""", "is missing"),
+    ],
+)
+def test_topology_of_a_node_that_gives_none_says_why(script: str, why: str, tmp_path: pathlib.Path) -> None:
+    found = asking.ask_nodes(["gn1", "gn2"], Policy(), ssh=stand_in_ssh(tmp_path, f"cat >/dev/null; {script}"))
+    assert [why in str(one) for one in found] == [True, True]
+
+
+def test_topology_of_all_nodes_is_remembered_for_users_and_who_is_silent_is_named(
+    topology: node_topology.NodeTopology,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = tmp_path / "answer"
+    answer.write_text(json.dumps({"topology": form.to_dict(topology)}))
+    script = f'case "$*" in *gn1*) cat {answer};; *) echo gone >&2; exit 255;; esac'
+    ssh = stand_in_ssh(tmp_path, script)
+    real = asking.ask_nodes
+    monkeypatch.setattr(asking, "ask_nodes", lambda names, policy, advance: real(names, policy, advance, ssh))
+    monkeypatch.setattr(compute_nodes, "list_nodes", lambda _policy: ("gn1", "gn2"))
+    write = topologies.write_topology
+    monkeypatch.setattr(topologies, "write_topology", lambda one: write(one, tmp_path))
+    status = main.show(["node", "topology", "--all"])
+    streams = capsys.readouterr()
+    assert (status, streams.out) == (4, "remembered what gn1 has, for vsub --dry-run\n")
+    assert "the topology of gn2: no answer by ssh: gone" in streams.err
+    assert topologies.read_topology("gn1", tmp_path) == topology.without_jobs()
+
+
+@pytest.mark.usefixtures("topology")
+def test_topology_of_all_nodes_is_no_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserFault, match="draws one node"):
+        run_vmgr(capsys, "node", "topology", "--all", "--svg")

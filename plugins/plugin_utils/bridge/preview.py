@@ -1,0 +1,218 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where a job's guests would be placed on a node, as far as this host remembers what nodes have (`topologies.py`).
+
+The same function places guests when the job starts.  What runs on the node by then, and which cores and devices the
+batch system gives, nobody knows yet: the node is taken as if nothing else were on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ...module_utils.errors import UserFault
+from ...module_utils.job.admission.host_devices import read_wishes
+from ...module_utils.job.admission.resolve import SITE_DEFAULT
+from ...module_utils.job.admission.submission import Submission
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.request.keys import PINNING
+from ...module_utils.node.placement.pins import Pins, assign
+from ...module_utils.node.placement.topology import Cell, Core, Topology
+from ...module_utils.node.system import cpus
+from ...module_utils.state import topologies
+from ...module_utils.state.layout import STATE_DIR
+from ...module_utils.text import format_mib
+from ...module_utils.wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec, KeyPair
+from ...module_utils.wire.node_topology import NO_CELL, QUARANTINE, UNUSABLE, NodeTopology, numbers
+from ...module_utils.wire.pci import PciClass, classes_on
+
+__all__ = ["STATE_DIR", "GuestPreview", "Preview", "preview"]
+_NO_KEY = KeyPair("", "")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GuestPreview:
+    """What a guest of the node would have.
+
+    Attributes:
+        vcpu_cores: the cores of each vCPU, in their order; (): all share `other_cores`.
+        other_cores: those of all other threads.
+        cells: of the host, in which its vCPUs are.
+        memory: how much, and in what pages, in words.
+        devices: the host's devices, each in words.
+    """
+
+    vcpu_cores: tuple[str, ...]
+    other_cores: str
+    cells: tuple[int, ...]
+    memory: str
+    devices: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Preview:
+    """The guests of a job on the first of its nodes, as they would be.
+
+    Attributes:
+        node: on which.
+        made: when the node was last asked what it has, in seconds since the epoch.
+        guests: of the node, in the order of their ranks; () where they could not be placed.
+        problem: why they could not, or why vCPUs have no cores of their own; "": nothing.
+    """
+
+    node: str
+    made: float
+    guests: tuple[GuestPreview, ...]
+    problem: str = ""
+
+
+def preview(submission: Submission, policy: Policy) -> Preview | None:
+    """Return where the guests of a job would be on the first node that is large enough.
+
+    Args:
+        submission: of the job.
+        policy: the site's.
+
+    Returns:
+        None: this host remembers nothing of such a node.
+    """
+    node = _first_that_fits(submission)
+    if node is None:
+        return None
+    topology = _topology_of(node)
+    resolved = submission.resolved
+    whole = policy.pbs_exclusive_node_alloc
+    # which of them the batch system gives is not known: the first
+    job_cores = tuple(sorted(topology.threads))[: None if whole else submission.need.cores]
+    shared = job_cores[policy.host_os_core_count :] if whole else job_cores
+    count = resolved.figure("vms_per_node")
+    pins: tuple[Pins, ...] = ()
+    problem = ""
+    if specs := _pinned(submission):
+        try:
+            pins = assign(specs, topology, job_cores, (), policy.host_os_core_count)
+        except UserFault as fault:
+            if specs[0].vcpu_cores != PREFER_CORES:
+                return Preview(node.node, node.made, (), str(fault))
+            problem = f"vCPUs share cores: its guests {fault.why}"
+    devices, lack = _devices(submission, policy, node)
+    memory = _memory(submission)
+    guests = tuple(
+        GuestPreview(
+            tuple(map(cpus.written, pins[index].vcpus)) if pins else (),
+            cpus.written(pins[index].others if pins else shared),
+            _cells(topology, {core for cores in pins[index].vcpus for core in cores} if pins else shared),
+            memory,
+            devices[index],
+        )
+        for index in range(count)
+    )
+    return Preview(node.node, node.made, guests, "; ".join(filter(None, (problem, lack))))
+
+
+def _first_that_fits(submission: Submission) -> NodeTopology | None:
+    """The first node of those that are large enough of which something is remembered."""
+    need = submission.need
+    fitting = [
+        size.name
+        for size in submission.sizes
+        if size.cores >= need.cores and (not size.mem_mib or size.mem_mib >= need.mem_mib)
+    ]
+    # a batch system that has names of partitions for sizes leaves the choice to what nodes said themselves
+    for name in (*dict.fromkeys(fitting), *topologies.list_nodes(STATE_DIR)):
+        found = topologies.read_topology(name, STATE_DIR)
+        if found is not None and _holds(found, need.cores, need.mem_mib):
+            return found
+    return None
+
+
+def _holds(node: NodeTopology, cores: int, mem_mib: int) -> bool:
+    threads = sum(len(numbers(core.threads)) for cell in node.cells for core in cell.cores)
+    return threads >= cores and sum(cell.memory_mib for cell in node.cells) >= mem_mib
+
+
+def _topology_of(node: NodeTopology) -> Topology:
+    """What a node has, as placement reads it."""
+    return Topology(
+        tuple(
+            Cell(
+                cell.number,
+                tuple(Core(numbers(core.threads), core.socket, core.cache) for core in cell.cores),
+                cell.memory_mib,
+                {pages.kib: pages.total for pages in cell.pages},
+                {int(other): int(far) for other, far in (pair.split(":") for pair in cell.distances.split())},
+            )
+            for cell in node.cells
+        )
+    )
+
+
+def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
+    """The guests as far as placement asks; (): they have no cores of their own."""
+    resolved, pinning = submission.resolved, submission.pinning
+    if not pinning and resolved.values[PINNING] is not True:
+        return ()
+    wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
+    vcpus = resolved.figure("vcpus")
+    return tuple(
+        GuestSpec(
+            rank=index,
+            index=index,
+            image="",
+            distro="",
+            arch="",
+            vcpus=vcpus,
+            ram_mib=resolved.figure("ram"),
+            hypervisor=resolved.word("hypervisor"),
+            fs_type="",
+            host_key=_NO_KEY,
+            authorized_key="",
+            vcpu_cores=pinning.cores_of(index, vcpus) if pinning else wanted,
+            other_cores=pinning.other_cores if pinning else "",
+        )
+        for index in range(resolved.figure("vms_per_node"))
+    )
+
+
+def _memory(submission: Submission) -> str:
+    pages = submission.resolved.values.get("hugepages")
+    kind = "ordinary pages" if pages in (None, "none") else f"huge pages ({pages})"
+    return f"{format_mib(submission.resolved.figure('ram'))} in {kind}"
+
+
+def _cells(topology: Topology, cores: t.Collection[int]) -> tuple[int, ...]:
+    """The cells in which some cores are."""
+    return tuple(
+        cell.number for cell in topology.cells if any(set(core.threads).intersection(cores) for core in cell.cores)
+    )
+
+
+def _devices(submission: Submission, policy: Policy, node: NodeTopology) -> tuple[list[tuple[str, ...]], str]:
+    """The devices of each guest, in words, and which of them the node has not enough of."""
+    count = submission.resolved.figure("vms_per_node")
+    found: list[list[str]] = [[] for _guest in range(count)]
+    bad = {one.address for one in node.devices if one.state in (QUARANTINE, UNUSABLE)}
+    near = {one.address: one.cell for one in node.devices}
+    lacking: list[str] = []
+    taken: set[str] = set()
+    classes = classes_on(policy.pci_classes, node.node)
+    for wish in read_wishes(submission.resolved.values["pci"]):
+        pci_class = next((one for one in classes if wish.what in (one.name, *one.addresses)), None)
+        wanted = () if pci_class is None else (wish.what,) if wish.is_address else pci_class.addresses
+        for guest in found:
+            free = [address for address in wanted if address not in bad and address not in taken][: wish.count]
+            if pci_class is None or len(free) < wish.count:
+                lacking.append(f"{node.node} has no {wish} left for each guest")
+                continue
+            taken.update(free)
+            guest += [_device_in_words(pci_class, address, near.get(address, NO_CELL)) for address in free]
+    return [tuple(guest) for guest in found], "; ".join(dict.fromkeys(lacking))
+
+
+def _device_in_words(pci_class: PciClass, address: str, cell: int) -> str:
+    where = "" if cell == NO_CELL else f" in cell {cell}"
+    # which one, its allocation says when the job starts
+    given = f", or another that the batch system gives ({pci_class.resource})" if pci_class.resource else ""
+    return f"{pci_class.name} {address}{where}{given}"
