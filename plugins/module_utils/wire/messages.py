@@ -113,6 +113,7 @@ class GuestSpec:
             where the job has enough; "": all vCPUs share all of the job's.
         other_cores: the same for the threads of qemu that are no vCPU's; "": those that no vCPU has.
         pci: devices of the host.
+        shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
     """
 
     rank: int = number_field(0, 100_000)
@@ -131,6 +132,7 @@ class GuestSpec:
     vcpu_cores: str = text_field(f"({AUTO_CORES}|{PREFER_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
     other_cores: str = text_field(f"({CORES})?", default="")
     pci: tuple[DeviceWish, ...] = part_field(default=())
+    shared_mib: int = number_field(0, 2**24, default=0)
 
     @property
     def gpus(self) -> int:

@@ -13,6 +13,8 @@ from . import pci
 from .form import number_field, part_field, text_field
 from .messages import ADDRESS, HOST_NAME, MAC, PUBLIC_KEY
 
+DEVICE = rf"({pci.ADDRESS}|unclot:[0-9]{{1,8}}M)"
+
 
 @frozen
 class GuestFacts:
@@ -24,7 +26,7 @@ class GuestFacts:
         vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
             job's.
         other_cores: the same for the threads of qemu that are no vCPU's.
-        devices: addresses of the host's devices that it has.
+        devices: the host's devices that it has: addresses, or `unclot:64M` of a region that it shares.
     """
 
     rank: int = number_field(0, 100_000)
@@ -34,7 +36,7 @@ class GuestFacts:
     timings_s: dict[str, float] = part_field()
     vcpu_cores: str = text_field(r"[0-9,;-]{0,65536}", default="")
     other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
-    devices: str = text_field(f"({pci.ADDRESS}( {pci.ADDRESS})*)?", default="")
+    devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
 
 
 NOT_KNOWN = -1

@@ -301,6 +301,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
             other_cores=pinning.other_cores if pinning else "",
             pci=decided.devices,
+            shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
         )
         for index in range(per_node)
     )
