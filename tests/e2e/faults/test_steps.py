@@ -45,13 +45,14 @@ NOT_REACHED = {
     "present_absent._take_away_earlier": 1, "present_absent.absent": 1, "present_absent.find": 1,
     "present_absent.left": 2,
     "remove.remove": 1,
+    "shared_region._fill": 1, "shared_region.attach": 1, "shared_region.find_lost": 2,
     "user_disk._waited": 1,
     "virtiofsd._become": 1, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
     "worker._make": 2, "worker._undo": 3,
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
 
-Questions and devices that no job of ours asks for, what a node does once for all jobs, and what is done when something
+Questions that no job of ours asks, what a node does once for all jobs, and what is done when something
 has failed: that undoes, by the same removal whose own steps are tried."""
 BY_CHANCE = {"present_absent.take_away": (1, 2)}
 """The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are
