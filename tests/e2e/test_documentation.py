@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, Block, blocks, missing
 
 from .conftest import CHECKOUT, Site, cases
+from .test_shared_memory import EXAMPLES, built
 
 PAGES_TO_RUN = [page for page in PAGES if any(block.place for block in blocks(page))]
 IMAGE = "debian12@1"
@@ -48,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Site]:
     here = Site(os.environ.get("VTORQUE_LAB", "/run/vtorque-lab") + "-pages")
     here.up("--pool", str(pool))
     try:
-        furnish(here)
+        furnish(here, tmp_path_factory.mktemp("programs"))
         yield here
     finally:
         if not os.environ.get("VTORQUE_KEEP_LAB"):
@@ -66,10 +67,12 @@ def rename(image: pathlib.Path, copy: pathlib.Path) -> None:
     (copy / "record.json").chmod(0o444)
 
 
-def furnish(site: Site) -> None:
+def furnish(site: Site, directory: pathlib.Path) -> None:
     """What the pages take for granted: files, the site's default image, nodes that were swept."""
     for name, content in FILES.items():
         site.write(f"/home/alice/{name}", content)
+    site.write("/home/alice/pingpong.sh", (EXAMPLES / "pingpong.sh").read_text(encoding="utf-8"))
+    site.write("/home/alice/pingpong", built(EXAMPLES / "pingpong.c", directory))
     for name, content in ROOTS_FILES.items():
         done = site.on("fe", "/bin/sh", "-c", f"cat >{name}", stdin=content)
         assert done.returncode == 0, done.stderr

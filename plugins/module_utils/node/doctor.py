@@ -24,7 +24,7 @@ from ..wire.health_report import BAD, NONE, OK, WARN, Finding
 from . import sweep
 from .bare import sshd
 from .cache import copy_queue, locations
-from .devices import host_devices
+from .devices import host_devices, shared_region
 from .health import causes
 from .network import reachable
 from .pool import images
@@ -163,7 +163,9 @@ def look_at_programs(settings: NodeSettings) -> Finding:
 
 
 def check_devices(settings: NodeSettings) -> Finding:
-    """Check that the host's devices which the site lists can be handed to guests."""
+    """Check that guests can have the host's devices which the site lists, and share memory where it allows that."""
+    if settings.shares_regions and (problem := shared_region.find_problem()):
+        return Finding("devices", BAD, BAD, f"unclot: {problem}", shared_region.REMEDY)
     found = host_devices.examine(settings) if settings.pci_classes else ()
     if not found:
         return Finding("devices", NONE, "-")

@@ -31,6 +31,7 @@ class ReadyGuest:
         port: where its sshd listens.
         kind: of `guest_kinds.KINDS`.
         gpus: how many processors of graphics it has of its host.
+        shared_mib: of the region that it shares with the others on its node, in MiB; 0: there is none.
     """
 
     rank: int
@@ -41,6 +42,7 @@ class ReadyGuest:
     port: int = 22
     kind: str = SLG.name
     gpus: int = 0
+    shared_mib: int = 0
 
 
 @frozen

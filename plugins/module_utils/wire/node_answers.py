@@ -15,6 +15,8 @@ from .messages import ADDRESS, HOST_NAME, MAC, PUBLIC_KEY
 
 CELL = r"[0-9]{1,5}:[0-9,-]{1,8192}:[0-9]{1,9}"
 
+DEVICE = rf"({pci.ADDRESS}|unclot:[0-9]{{1,8}}M)"
+
 
 @frozen
 class GuestFacts:
@@ -26,7 +28,7 @@ class GuestFacts:
         vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
             job's.
         other_cores: the same for the threads of qemu that are no vCPU's.
-        devices: addresses of the host's devices that it has.
+        devices: the host's devices that it has: addresses, or `unclot:64M` of a region that it shares.
         cells: its NUMA cells in their order, parted by `;`, each as the node's cell that has its memory, its vCPUs and
             its MiB (`0:0-3:4096`); "": it has none.
         pages: of which size its memory is made (`2M`); "": of ordinary ones.
@@ -41,7 +43,7 @@ class GuestFacts:
     other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
     cells: str = text_field(f"({CELL}(;{CELL}){{0,1023}})?", default="")
     pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
-    devices: str = text_field(f"({pci.ADDRESS}( {pci.ADDRESS})*)?", default="")
+    devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
 
 
 NOT_KNOWN = -1

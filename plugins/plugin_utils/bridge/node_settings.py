@@ -87,6 +87,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mounts=mounts_of(policy),
         mount_s=policy.nfs_timeout,
         pci_classes=classes_on(policy.pci_classes, node_name),
+        shares_regions=policy.unclot_enabled,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         guest_programs=guest.GUEST_PROGRAMS,

@@ -67,7 +67,16 @@ def ready_guest(plan: JobPlan, node: str, facts: GuestFacts) -> records.ReadyGue
     """A guest as the job's shell needs it."""
     spec = spec_of(plan, node, facts)
     kind = kind_of(spec.distro).name
-    return records.ReadyGuest(facts.rank, facts.name, node, facts.address, vcpus=spec.vcpus, kind=kind, gpus=spec.gpus)
+    return records.ReadyGuest(
+        rank=facts.rank,
+        name=facts.name,
+        node=node,
+        address=facts.address,
+        vcpus=spec.vcpus,
+        kind=kind,
+        gpus=spec.gpus,
+        shared_mib=spec.shared_mib,
+    )
 
 
 def write_access(place: JobPlace, plan: JobPlan, guests: list[tuple[str, GuestFacts]]) -> None:

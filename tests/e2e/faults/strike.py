@@ -6,7 +6,7 @@
 The steps are taken from the installed collection: the calls in the functions of `WALKED` that `step_rules.py` takes for
 one when they are made.  In processes of ours alone, each module is compiled anew so that its calls may fail.  Guests
 are real domains whose firmware stops the processor, and count as ready at once.  Steps that a plain guest does not come
-to are tried with one of the user's own image, disk, cores and additions, and with a worker that hangs.
+to are tried with one of the user's own image, disk, cores, additions and shared memory, and with a worker that hangs.
 
 Arguments, as JSON: the kinds of fault; of how many points one is tried; which is the first; who is told of lost guests
 (a sister's way); what stands in the line of those that are tried; the text of `step_rules.py`.
@@ -44,6 +44,7 @@ WALKED = {
     "end_start": "state.end_start",
     "virtiofsd": "storage.virtiofsd",
     "user_disk": "storage.user_disk",
+    "shared_region": "devices.shared_region",
     "build": "lifecycle.creation.build",
     "present_absent": "lifecycle.present_absent",
     "worker": "lifecycle.worker",
@@ -321,7 +322,7 @@ class Node:
         additions = self.spec.Additions()
         if own:
             own = {"image": self.own_files["image"], "data_disk": self.own_files["disk"]}
-            guest = dataclasses.replace(guest, **own, vcpu_cores="auto", numa="auto", hugepages="2M")
+            guest = dataclasses.replace(guest, **own, vcpu_cores="auto", numa="auto", hugepages="2M", shared_mib=1)
             additions = self.spec.Additions(commands=(self.spec.Command("true"),))
         return self.spec.NodePart(
             self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,), additions=additions
@@ -390,19 +391,22 @@ def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> d
 
     Args:
         who: `present`; `own`, the same with what is the user's own; `worker`, whose removal fails when it is told to
-            end; `absent`, alone; or `stuck`, the same with a worker that is stopped.
+            end; `absent`, alone; `stuck`, the same with a worker that is stopped; or `given back`, the same of `own`.
     """
     kind = fault[2]
     making, hangs = who in ("present", "own"), kind == "hangs"
     told: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": kind}
     node.faults.live = making
     told["present"] = node.present(
-        job_id, HANG_S if making and hangs else MAKE_S, fault if making or who == "worker" else None, own=who == "own"
+        job_id,
+        HANG_S if making and hangs else MAKE_S,
+        fault if making or who == "worker" else None,
+        own=who in ("own", "given back"),
     )
     node.say(job_id)
     if making:
         told["undone"] = node.left(job_id)
-    if who in ("absent", "stuck"):
+    if who in ("absent", "stuck", "given back"):
         stuck = who == "stuck"
         node.end_worker(job_id, signal.SIGSTOP if stuck else signal.SIGKILL, wait=not stuck)
         node.faults.live = True
@@ -459,12 +463,14 @@ def points_of(node: Node, numbers: t.Iterator[int], kinds: t.Sequence[str]) -> l
     node.end_worker(job_id)
     removing = gone(job_id)
     job_id, own = made(own=True)
-    gone(job_id)
+    node.end_worker(job_id)
+    giving_back = gone(job_id)
     job_id, _same = made()
     node.end_worker(job_id, signal.SIGSTOP, wait=False)
     stuck = gone(job_id, STUCK_S)
     of = {
         "present": making, "worker": ending, "absent": removing, "own": own - making, "stuck": stuck - removing,
+        "given back": giving_back - removing,
     }  # fmt: skip
     return [
         (who, (place, when, kind))

@@ -11,8 +11,8 @@ A mother superior's node and a sister's do the same, but for the word about a lo
 It has been seen to fail: without `slots.free` in `removing.remove` a step was missing, and then the look behind the
 test named "slot /var/lib/vtorque/slots/1"; and with a fault that never came to be ("struck").
 
-A part of what is tried is made with an image and a disk of the user's own, cores and additions, and some removals find
-a worker that is stopped; these are the steps that no other guest comes to.
+A part of what is tried is made with an image and a disk of the user's own, cores, additions and shared memory, and some
+removals find a worker that is stopped; these are the steps that no other guest comes to.
 
 It has found that a removal that failed with anything but an error of ours took the worker's answer, and the node's,
 with it.
@@ -41,21 +41,24 @@ TELLS = {"cn1": (), "cn2": ("/bin/true",)}
 """How a node tells its mother superior of a lost guest: she herself, and a sister."""
 LONG_S = 6 * 3600
 NOT_REACHED = {
-    "build._all_at_once": 3, "build._attach_devices": 2, "build._awaited": 1, "build._take_devices": 2,
+    "build._all_at_once": 3, "build._awaited": 1,
     "present_absent._take_away_earlier": 1, "present_absent.absent": 1, "present_absent.find": 1,
     "present_absent.left": 2,
     "remove.remove": 1,
+    "shared_region._fill": 1, "shared_region.attach": 1, "shared_region.find_lost": 2,
     "user_disk._waited": 1,
     "virtiofsd._become": 1, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
     "worker._make": 2, "worker._undo": 3,
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
 
-Questions and devices that no job of ours asks for, what a node does once for all jobs, and what is done when something
+Questions that no job of ours asks, what a node does once for all jobs, and what is done when something
 has failed: that undoes, by the same removal whose own steps are tried."""
 BY_CHANCE = {"present_absent.take_away": (1, 2)}
 """The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are
 not come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end."""
+IN_MEMORY = ("shared_region.attach", "shared_region._fill")
+"""Steps on a file system that is none of the node's disk: that it is full blames no node."""
 PYTHON = "/opt/vtorque/venv/bin/python"
 
 
@@ -112,7 +115,7 @@ def check(seen: dict[str, t.Any]) -> None:
     told = seen["present"]
     if seen["who"] not in ("present", "own"):
         assert told.get("answer"), seen
-    elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.")):
+    elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", *IN_MEMORY)):
         check_process(seen)
     elif not of_removal:
         assert seen["undone"] == [], seen

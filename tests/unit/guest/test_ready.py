@@ -53,13 +53,13 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def run(root: pathlib.Path) -> list[str]:
+def run(root: pathlib.Path, status: int = 0) -> list[str]:
     """What is said when all is ready; its network is a loopback of its own."""
     begin = 'ip link set lo up && exec chroot "$1" /bin/sh /ready'
     done = subprocess.run(
         ["unshare", "-n", "sh", "-c", begin, "sh", root], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (status, "")
     return done.stdout.splitlines()
 
 
@@ -67,6 +67,15 @@ def test_kernel_that_panics_under_the_job_restarts(root: pathlib.Path) -> None:
     """It would hang, and where the guest has no device for it nobody would be told; the restart ends the guest."""
     assert run(root) == ["1", "ready"]
     assert (root / "etc/hosts").read_text() == "127.0.0.1 v1-1\n"
+
+
+def test_guest_that_cannot_share_memory_is_not_ready(root: pathlib.Path) -> None:
+    program = root / "usr/lib/vtorque/region"
+    program.write_text("#!/bin/sh\necho 'the device has not come' >&2\nexit 1\n")
+    program.chmod(0o755)
+    assert run(root, status=1) == []
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert run(root)[-1] == "ready"
 
 
 def test_guest_whose_kernel_has_no_such_setting_is_ready_too(root: pathlib.Path) -> None:

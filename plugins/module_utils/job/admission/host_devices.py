@@ -1,18 +1,22 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PCI devices of hosts that a request asks for (`pci=`), against what the site lists in `pci_classes`."""
+"""Devices of hosts that a request asks for: `pci=`, against what the site lists, and `unclot=`, a region of memory."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ...guest_kinds import kind_of
+from ...text import format_mib
 from ...wire import pci
 from ...wire.messages import DeviceWish
+from ..config.consistency import out_of_bounds, region_mib
 from ..config.parameters import Policy
 from ..request.value_types import KeyFault, Value
 
 KEY = "pci"
+REGION, REGION_SIZE = "unclot", "unclot_shmem"
 
 
 def read_wishes(value: Value | None) -> tuple[pci.PciWish, ...]:
@@ -69,3 +73,54 @@ def _objection(wish: pci.PciWish, classes: t.Sequence[pci.PciClass], guests: int
     if not any(wish.what in one.addresses for one in classes):
         return "this site hands no device of that address to guests"
     return "" if guests == 1 else f"{guests} guests on a host cannot have the same device: vms_per_node=1, or a class"
+
+
+def settle_region(
+    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy
+) -> t.Iterator[KeyFault]:
+    """Decide the size of the region that a job's guests on a host share, and yield what speaks against one.
+
+    Args:
+        values: of all keys, after the image is chosen; changed.
+        origins: of these; changed.
+        asked: keys that the request says itself.
+        policy: allows it, and bounds the size.
+    """
+    size = values[REGION_SIZE]
+    if values[REGION] is not True:
+        if REGION_SIZE in asked:
+            yield KeyFault(REGION_SIZE, format_mib(_mib(size)), "goes with unclot=true", origins[REGION_SIZE])
+        return
+    distro = values["distro"]
+    message = "" if policy.unclot_enabled else "this site has switched it off (unclot_enabled)"
+    if isinstance(distro, str) and not kind_of(distro).linux:
+        message = message or "OSv has no user to whom its one guest could give the region"
+        if REGION not in asked:  # a site default gives way without a word
+            values[REGION], origins[REGION] = False, "OSv has none"
+            return
+    if message:
+        yield KeyFault(REGION, "true", message, origins[REGION])
+        return
+    region = region_mib(policy, _mib(size) or None)
+    if region != size:
+        origins[REGION_SIZE] += f" ({format_mib(_mib(size))}, raised to a power of two)" if size else ""
+        if (message := out_of_bounds(REGION_SIZE, region, policy)) and not out_of_bounds(REGION_SIZE, size, policy):
+            why = f"becomes {format_mib(region)}, the next power of two: {message}"
+            yield KeyFault(REGION_SIZE, format_mib(_mib(size)), why, origins[REGION_SIZE])
+    values[REGION_SIZE] = region
+
+
+def notice_of_region(asked: Value | None, region: int) -> str:
+    """Return what is said to a user whose region is larger than they asked for, or "".
+
+    Args:
+        asked: what they asked for, in MiB; None: nothing.
+        region: what they get, in MiB.
+    """
+    if not isinstance(asked, int) or asked == region:
+        return ""
+    return f"{REGION_SIZE}={format_mib(asked)} becomes {format_mib(region)}, the next power of two"
+
+
+def _mib(value: Value | None) -> int:
+    return value if isinstance(value, int) else 0

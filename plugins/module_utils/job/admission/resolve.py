@@ -86,11 +86,9 @@ class Resolved:
 _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "vrdma": lambda value: value is True,
     "iocm": lambda value: value is True,
-    "unclot": lambda value: value is True,
     "hypervisor": lambda value: value == "skvm",
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
-    "unclot_shmem": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
 NOT_AVAILABLE_YET = "not available on this site yet"
@@ -129,6 +127,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         faults.extend(host_devices.find_faults(values, origins["pci"], policy))
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
+    faults.extend(host_devices.settle_region(values, origins, request.values, policy))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))

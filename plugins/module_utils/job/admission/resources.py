@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
 
 
 def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -> Demand:
-    """The sum over one node: its guests, the host's share, the cores for virtual I/O.
+    """The sum over one node: its guests, the region that they share, the host's share, the cores for virtual I/O.
 
     Args:
         resolved: the request.
@@ -39,8 +39,10 @@ def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -
     cores = guests * vcpus + host_cores + iocm
     if pinning and (mapped := max(pinning.highest + 1, pinning.used + host_cores)) > cores:
         cores, cores_sum = mapped, f"{count_of(mapped, 'core')} for the map of vcpu_pinning and the host"
-    mem_sum = f"{times}{format_mib(ram)} of ram + {format_mib(host_mib)} for the host"
-    return Demand(cores, guests * ram + host_mib, cores_sum, mem_sum)
+    region = resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0
+    shared = f" + {format_mib(region)} that they share" if region else ""
+    mem_sum = f"{times}{format_mib(ram)} of ram{shared} + {format_mib(host_mib)} for the host"
+    return Demand(cores, guests * ram + region + host_mib, cores_sum, mem_sum)
 
 
 def count_of(number: int, what: str) -> str:

@@ -20,7 +20,7 @@ from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import metadata, mixed, osv, vcpu_map
+from . import host_devices, metadata, mixed, osv, vcpu_map
 from .resolve import SITE_DEFAULT, Offers, Resolved, resolve
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
@@ -131,6 +131,9 @@ def prepare(
     if faults:
         raise RequestErrors(faults, request)
     handover, notices = asked.submission(request.with_log(log), need, policy)
+    region = resolved.figure(host_devices.REGION_SIZE)
+    if raised := host_devices.notice_of_region(request.values.get(host_devices.REGION_SIZE), region):
+        notices = (*notices, raised)
     described = _describe_pinning(pinning, resolved, policy)
     return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning)
 

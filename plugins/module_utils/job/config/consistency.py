@@ -22,6 +22,8 @@ NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
+REGION_MIB = 64
+"""Of the region that guests share, where neither the user nor the site says it."""
 
 
 def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
@@ -56,6 +58,19 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
     if low > high:
         yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
+
+
+def region_mib(policy: Policy, asked: int | None = None) -> int:
+    """Return the size of the region that guests share, in MiB: the device exists in powers of two alone (ivshmem).
+
+    Args:
+        policy: holds the default, and its bounds.
+        asked: by the user, in MiB; None: they leave it to the site.
+    """
+    wanted = asked or policy.unclot_shmem_default
+    size = 1 << ((wanted or max(REGION_MIB, policy.unclot_shmem_min or 0)) - 1).bit_length()
+    greatest = policy.unclot_shmem_max
+    return 1 << greatest.bit_length() - 1 if greatest and not wanted and size > greatest else size
 
 
 def is_taken(target: str, policy: Policy) -> bool:
@@ -101,6 +116,9 @@ def _bounds(policy: Policy) -> t.Iterator[tuple[str, str]]:
             crossed.add(low)
         elif message := out_of_bounds(key, getattr(policy, DEFAULT_OF[key]), policy):
             yield DEFAULT_OF[key], message
+    if "unclot_shmem_min" not in crossed and (message := out_of_bounds("unclot_shmem", region_mib(policy), policy)):
+        region = format_mib(region_mib(policy))
+        yield "unclot_shmem_default", f"is raised to a power of two, {region}: {message}"
 
 
 def out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:

@@ -120,6 +120,7 @@ _PATH = path()
 _HOSTS = _host_pattern()
 _CORES = number(1, 4096)
 _RAM = size_mib(16, 2**24)
+_REGION = size_mib(1, 2**24)
 _NAME = text(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?", "a host or domain name, or an address")
 _SERVER = text(r"[A-Za-z0-9:]([A-Za-z0-9.:_-]{0,252}[A-Za-z0-9:])?", "a host name or an address")
 _REACHED = text(
@@ -136,7 +137,7 @@ _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _LOG = "the product's log"
-_IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
+_IOCM, _VRDMA, _SNAP = "IOcm", "vRDMA", "telemetry"
 _SPARE = "spare nodes"
 
 
@@ -201,8 +202,8 @@ class Policy:
     vcpus_max: int | None = _parameter(_CORES, None, "greatest vcpus of a request")
     ram_min: int | None = _parameter(_RAM, None, "least ram of a request")
     ram_max: int | None = _parameter(_RAM, None, "greatest ram of a request")
-    unclot_shmem_min: int | None = _parameter(_RAM, None, "least unclot_shmem of a request", later=_UNCLOT)
-    unclot_shmem_max: int | None = _parameter(_RAM, None, "greatest unclot_shmem of a request", later=_UNCLOT)
+    unclot_shmem_min: int | None = _parameter(_REGION, None, "least unclot_shmem of a request")
+    unclot_shmem_max: int | None = _parameter(_REGION, None, "greatest unclot_shmem of a request")
     nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request")
     nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request")
     pci_classes: tuple[str, ...] = _parameter(
@@ -311,10 +312,10 @@ class Policy:
     vm_epilogue_default: str | None = _default_of("vm_epilogue", None, kind=_SITE_FILE)
     vrdma_enabled_default: bool = _default_of("vrdma", False, later=_VRDMA)
     iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
-    unclot_enabled_default: bool = _default_of("unclot", False, later=_UNCLOT)
+    unclot_enabled_default: bool = _default_of("unclot", False)
     iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
     iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
-    unclot_shmem_default: int | None = _default_of("unclot_shmem", None, later=_UNCLOT, old=("UNCLOT_SHMEM",))
+    unclot_shmem_default: int | None = _default_of("unclot_shmem", None, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
@@ -325,7 +326,9 @@ class Policy:
     iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
     iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
     iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
-    unclot_enabled: bool = _parameter(_FLAG, False, "the site has UNCLOT", later=_UNCLOT)
+    unclot_enabled: bool = _parameter(
+        _FLAG, False, "the guests of a job on a host may share a region of memory (unclot)"
+    )
     snap_monitoring_enabled: bool = _parameter(_FLAG, False, "measure every job's guests", later=_SNAP)
     snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
     snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)

@@ -21,6 +21,11 @@ OF_THE_LOGIN = (b"HOME", b"USER", b"LOGNAME", b"SHELL")
 OF_DEVICES = (b"CUDA_VISIBLE_DEVICES",)
 """Numbers of devices of the node, which are others in a guest."""
 
+OF_REGION = (b"VTORQUE_SHM", b"VTORQUE_SHM_SIZE", b"VTORQUE_SHM_PEERS")
+"""Where the region is that guests of a node share, how many bytes it has, and the names of these guests."""
+REGION = b"/dev/vtorque-shm"
+"""A link of the guest's (`templates/guest/region.sh`)."""
+
 
 @frozen
 class JobStart:
@@ -143,7 +148,7 @@ def guest_variables(
     """
     # env(1) in the guest would take a name that begins with a dash for an option
     passed_on = {name: value for name, value in job.items() if not name.startswith(b"-")}
-    for name in (*system.NODE_PATHS, *OF_DEVICES, *OF_THE_LOGIN):
+    for name in (*system.NODE_PATHS, *OF_DEVICES, *OF_REGION, *OF_THE_LOGIN):
         passed_on.pop(name, None)
     passed_on.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
@@ -156,7 +161,16 @@ def guest_variables(
     if guests and (gpus := guests[0].gpus):
         passed_on[OF_DEVICES[0]] = b",".join(b"%d" % number for number in range(gpus))
         passed_on |= system.gpu_variables(passed_on, gpus)
+    passed_on |= _of_region(guests)
     return {**passed_on, **system.launcher_variables(passed_on)}
+
+
+def _of_region(guests: t.Sequence[ReadyGuest]) -> dict[bytes, bytes]:
+    """The variables of the region that the first guest shares with the others on its node."""
+    if not guests or not guests[0].shared_mib:
+        return {}
+    peers = b" ".join(guest.name.encode() for guest in guests if guest.node == guests[0].node)
+    return dict(zip(OF_REGION, (REGION, b"%d" % (guests[0].shared_mib << 20), peers), strict=True))
 
 
 def changes(
@@ -174,7 +188,7 @@ def changes(
         A line; "" when all of them are as they were.
     """
     display = [b"DISPLAY"] if x11 else []
-    of_node = (*system.NODE_PATHS, *OF_DEVICES)
+    of_node = (*system.NODE_PATHS, *OF_DEVICES, *OF_REGION)
     gone = [name for name in job if name not in guest and name not in (*OF_THE_LOGIN, *display)]
     other = [name for name in job if guest.get(name, job[name]) != job[name] and name not in OF_THE_LOGIN]
     lists = {

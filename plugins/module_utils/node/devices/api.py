@@ -27,7 +27,7 @@ from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from .leases import Lease
 
-KINDS = {"pci": "pci.passthrough"}
+KINDS = {"pci": "pci.passthrough", "region": "shared_region"}
 """Modules below this package, by the names of their kinds."""
 EXAMINATIONS = {"pci": "pci.examination"}
 """Modules that say which devices of a kind could be handed on now, for the doctor."""
@@ -40,10 +40,14 @@ class HostDevice:
     Attributes:
         kind: one of `KINDS`.
         name: of the device in its leases; of a PCI device the address.
+        label: what records call it, where that is not its name.
+        size_mib: of memory, which is made anew and has no size of its own, in MiB; 0: of all others.
     """
 
     kind: str
     name: str
+    label: str = ""
+    size_mib: int = 0
 
     @property
     def fragment(self) -> str:
@@ -84,8 +88,13 @@ class DeviceKind(t.Protocol):
             VTorqueError: they cannot be had; holds all that speaks against it, and nothing was taken or touched.
         """
 
-    def attach(self, devices: t.Sequence[HostDevice], deadline: Deadline) -> None:
+    def attach(self, devices: t.Sequence[HostDevice], qemu_ids: tuple[int, int], deadline: Deadline) -> None:
         """Make leased devices ready for their guests.
+
+        Args:
+            devices: of all guests of the start; one that several guests have comes several times.
+            qemu_ids: uid and gid as which libvirt runs qemu, for what qemu opens by itself.
+            deadline: when they must be ready.
 
         Raises:
             VTorqueError: one of them is not.

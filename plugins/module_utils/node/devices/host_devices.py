@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 @leaves_nothing
 def any_wanted(specs: t.Iterable[GuestSpec]) -> bool:
     """Return whether any guest asks for a host device."""
-    return any(spec.pci for spec in specs)
+    return any(spec.pci or spec.shared_mib for spec in specs)
 
 
 def examine(settings: NodeSettings) -> tuple[Examined, ...]:
@@ -51,8 +51,8 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     return found
 
 
-def attach(devices: t.Sequence[HostDevice], deadline: Deadline) -> None:
-    """Make leased devices ready for their guests.
+def attach(devices: t.Sequence[HostDevice], qemu_ids: tuple[int, int], deadline: Deadline) -> None:
+    """Make leased devices ready for their guests, as `api.DeviceKind.attach`.
 
     Raises:
         VTorqueError: one of them is not.
@@ -61,7 +61,7 @@ def attach(devices: t.Sequence[HostDevice], deadline: Deadline) -> None:
         return
     for name in KINDS:
         if mine := [device for device in devices if device.kind == name]:
-            load_kind(name).attach(mine, deadline)
+            load_kind(name).attach(mine, qemu_ids, deadline)
 
 
 def give_back(settings: NodeSettings, key: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ import subprocess
 import time
 import typing as t
 
-from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, VTorqueError
+from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, UserFault, VTorqueError
 from ...slow_libraries import load_library
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
@@ -200,8 +200,9 @@ class _Watch:
             self.moved_at = time.monotonic()
         console = self.guest.console
         if console.failed is not None:
-            # the guest lives, and what its site promised is not there
-            fault = SiteFault if console.failed.startswith("mount: ") else VTorqueError
+            # the guest lives, and what its site promised is not there, or its image cannot have what its user asked for
+            faults = {"mount": SiteFault, "unclot": UserFault}
+            fault = faults.get(console.failed.partition(":")[0], VTorqueError)
             raise fault(f"guest {self.guest.name} could not become ready", console.failed)
         if console.panic is not None:
             what = f"the kernel of guest {self.guest.name} panicked"

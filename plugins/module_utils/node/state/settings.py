@@ -64,6 +64,7 @@ class NodeSettings:
         mounts: what else every guest mounts.
         mount_s: for so many seconds a guest tries to mount something before it gives up.
         pci_classes: PCI devices of this node that guests may have.
+        shares_regions: may guests of a job share a region of memory?
         virtiofsd: where the program may be; the first that is there.
     """
 
@@ -112,6 +113,7 @@ class NodeSettings:
     mounts: tuple[Mount, ...] = ()
     mount_s: int = 3
     pci_classes: tuple[PciClass, ...] = ()
+    shares_regions: bool = False
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

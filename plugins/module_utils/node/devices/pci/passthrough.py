@@ -57,7 +57,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     return found
 
 
-def attach(devices: t.Sequence[HostDevice], deadline: Deadline) -> None:
+def attach(devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], deadline: Deadline) -> None:
     """See `api.DeviceKind.attach`."""
     until = Deadline.after(deadline.left_s(DEVICE_ATTACH_S))
     children = [sysfs_binding.hand_out(device.name, HOST.sys) for device in devices]

@@ -102,7 +102,7 @@ def make(
     _share(guests, shared, serving)
     _serve_disks(guests, serving)
     if devices:
-        _attach_devices(guests, devices, deadline, step)
+        _attach_devices(guests, devices, domains.capabilities().qemu_ids, deadline, step)
     starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
     _all_at_once(starts)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
@@ -135,13 +135,17 @@ def _take_devices(
 
 
 def _attach_devices(
-    guests: t.Sequence[Guest], devices: t.Mapping[int, tuple[HostDevice, ...]], deadline: Deadline, step: Step
+    guests: t.Sequence[Guest],
+    devices: t.Mapping[int, tuple[HostDevice, ...]],
+    qemu_ids: tuple[int, int],
+    deadline: Deadline,
+    step: Step,
 ) -> None:
     """Take devices from their drivers; not in threads, which a fork does not survive."""
     step("the drivers of the host's devices")
     for guest in guests:
         guest.devices = devices.get(guest.spec.index, ())
-    host_devices.attach([device for guest in guests for device in guest.devices], deadline)
+    host_devices.attach([device for guest in guests for device in guest.devices], qemu_ids, deadline)
 
 
 def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:

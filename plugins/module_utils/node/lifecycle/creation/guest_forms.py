@@ -75,6 +75,7 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
         mount_s=settings.mount_s,
         additions=part.additions,
         data_disk=guest.data is not None,
+        shares_region=spec.shared_mib > 0,
         vcpus=spec.vcpus,
         scripts=settings.guest_scripts,
         programs=settings.guest_programs,
@@ -135,7 +136,7 @@ def facts_of(guest: Guest, address: str) -> GuestFacts:
         timings_s={phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()},
         vcpu_cores=";".join(map(written, pins.vcpus)) if pins else "",
         other_cores=written(pins.others) if pins else "",
-        devices=" ".join(device.name for device in guest.devices),
+        devices=" ".join(device.label or device.name for device in guest.devices),
         cells=";".join(
             f"{cell.host_cell}:{written(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
         ),

@@ -37,14 +37,16 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
         _check_hypervisor(spec, settings, offered)
         _check_own_image(spec, settings)
-    wanted = sum(spec.ram_mib for spec in part.guests)
+    region = max((spec.shared_mib for spec in part.guests), default=0)
+    wanted = sum(spec.ram_mib for spec in part.guests) + region
     reserved_mib, reserved_for = memory.reserved_memory(part.guests, settings.host_ram_mib)
     have = memory.node_mib() - reserved_mib
     if all(spec.hugepages == "none" for spec in part.guests):  # the others' memory is in the pools, or may be
         have -= hugepages.pools_mib(settings)
     in_memory = _images_in_memory(part, settings, max(0, have - wanted))
     if wanted + in_memory > have:
-        besides = f", and {in_memory} MiB for images on the ramdisk" if in_memory else ""
+        besides = f", of which they share {region}" if region else ""
+        besides += f", and {in_memory} MiB for images on the ramdisk" if in_memory else ""
         raise UserFault(
             f"ram: {wanted} MiB for the guests on {settings.node_name}{besides}",
             f"the node has {max(0, have)} MiB for guests",

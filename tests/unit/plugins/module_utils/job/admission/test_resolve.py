@@ -294,13 +294,66 @@ def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str,
 @pytest.mark.parametrize(
     "text",
     [
-        "vrdma=true", "iocm=0", "unclot=yes",
+        "vrdma=true", "iocm=0",
         "hypervisor=skvm",
-        "iocm_min_cores=1", "iocm_max_cores=2", "unclot_shmem=1G",
+        "iocm_min_cores=1", "iocm_max_cores=2",
     ],
 )  # fmt: skip
 def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
     assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
+
+
+SHARING = Policy(unclot_enabled=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "size", "origin"),
+    [
+        ("unclot=true", 64, "site default"),
+        ("unclot=true,unclot_shmem=1G", 1024, "command line"),
+        ("unclot=0,unclot_shmem=100M", 128, "command line (100M, raised to a power of two)"),
+        ("unclot=true,unclot_shmem=1M", 1, "command line"),
+    ],
+)
+def test_region_has_the_size_that_was_asked_for_or_the_next_power_of_two(asked: str, size: int, origin: str) -> None:
+    found = ask(f"img=debian12,{asked}", SHARING)
+    assert (found.values["unclot_shmem"], found.origins["unclot_shmem"]) == (size, origin)
+    need = demand(found, SHARING)
+    assert need.mem_mib == found.figure("ram") + size + SHARING.host_os_ram_mb
+    assert " that they share + " in need.mem_sum
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "words"),
+    [
+        ("img=debian12,unclot_shmem=64M", "unclot_shmem", "goes with unclot=true"),
+        ("img=osv,unclot=true", "unclot", "OSv has no user to whom"),
+        ("img=debian12,unclot=true,unclot_shmem=4M", "unclot_shmem", "at least 8M"),
+        ("img=debian12,unclot=true,unclot_shmem=2G", "unclot_shmem", "at most 100M"),
+        ("img=debian12,unclot=true,unclot_shmem=65M", "unclot_shmem", "becomes 128M, the next power of two: at most"),
+    ],
+)
+def test_region_that_cannot_be_had_is_refused(asked: str, key: str, words: str) -> None:
+    site = dataclasses.replace(SHARING, unclot_shmem_min=8, unclot_shmem_max=100)
+    assert words in objections(asked, site)[key]
+
+
+def test_region_is_the_sites_to_allow() -> None:
+    assert "unclot_enabled" in objections("img=debian12,unclot=true")["unclot"]
+    by_default = dataclasses.replace(SHARING, unclot_enabled_default=True, unclot_shmem_default=16)
+    assert ask("img=debian12", by_default).values["unclot_shmem"] == 16
+    silent = ask("img=osv", by_default)
+    assert (silent.values["unclot"], silent.origins["unclot"]) == (False, "OSv has none")
+    assert demand(silent, by_default).mem_mib == silent.figure("ram") + by_default.host_os_ram_mb
+    assert (
+        ask("img=debian12,unclot=true", Policy(unclot_enabled=True, unclot_shmem_min=512)).figure("unclot_shmem") == 512
+    )
+
+
+def test_default_region_that_its_own_raise_makes_too_large_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(PolicyErrors, match="is raised to a power of two, 128M: at most 100M on this site"):
+        loaded(tmp_path, "unclot_shmem_default: 100M\nunclot_shmem_max: 100M\n")
+    assert consistency.region_mib(loaded(tmp_path, "unclot_shmem_max: 50M\n")) == 32
 
 
 def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:

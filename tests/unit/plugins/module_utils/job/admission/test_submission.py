@@ -120,6 +120,15 @@ def test_host_that_is_named_twice_gives_the_sum_and_counts_once(
     assert list(done.notices) == notices
 
 
+def test_region_that_is_raised_is_said_and_asked_for_as_memory() -> None:
+    sharing = dataclasses.replace(POLICY, unclot_enabled=True)
+    done = submission(["-l", "nodes=1:ppn=4", "-vm", "vcpus=3,unclot=true,unclot_shmem=100M"], policy=sharing)
+    assert list(done.notices) == ["unclot_shmem=100M becomes 128M, the next power of two"]
+    assert arguments(done).resources()["mem"] == f"{512 + 128 + 2048}mb"
+    plain = submission(["-l", "nodes=1:ppn=4", "-vm", "vcpus=3,unclot=true"], policy=sharing)
+    assert list(plain.notices) == []
+
+
 def test_host_that_is_named_twice_may_not_be_asked_for_more_than_it_has() -> None:
     with pytest.raises(RequestErrors, match=r"ppn=18: more than any node of this site has \(16\)"):
         submission(["-l", "nodes=n1:ppn=9+n1:ppn=9"])

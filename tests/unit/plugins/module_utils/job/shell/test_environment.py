@@ -109,6 +109,20 @@ def test_counts_describe_two_guests_of_three_processors_on_each_of_two_nodes() -
     assert [found[name] for name in (b"PBS_NP", b"PBS_NUM_NODES", b"PBS_NUM_PPN")] == [b"12", b"4", b"3"]
 
 
+def test_region_is_told_with_the_guests_that_share_it() -> None:
+    first = ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3, shared_mib=2)
+    others = (
+        ReadyGuest(1, "v1-2", "n1", "10.0.0.2", shared_mib=2),
+        ReadyGuest(2, "v2-1", "n2", "10.0.0.3", shared_mib=2),
+    )
+    found = guest_variables({**JOB, b"VTORQUE_SHM": b"/etc/passwd"}, (first, *others))
+    assert found[b"VTORQUE_SHM"] == b"/dev/vtorque-shm"
+    assert found[b"VTORQUE_SHM_SIZE"] == b"2097152"
+    assert found[b"VTORQUE_SHM_PEERS"] == b"v1-1 v1-2"
+    without = guest_variables({**JOB, b"VTORQUE_SHM": b"/x"}, (dataclasses.replace(first, shared_mib=0),))
+    assert not {name for name in without if name.startswith(b"VTORQUE_SHM")}
+
+
 def test_gpus_of_the_guest_are_counted_from_0_whatever_the_job_says() -> None:
     job = {**JOB, b"CUDA_VISIBLE_DEVICES": b"2,3", b"PBS_GPUFILE": b"/etc/passwd"}
     guest = ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3, gpus=2)

@@ -180,7 +180,7 @@ def test_take_device_in_quarantine_puts_the_node_offline(tree: Tree, settings: N
 
 def take_and_attach(settings: NodeSettings, *wishes: str) -> None:
     for devices in host_devices.take(taking(settings, *wishes)).values():
-        host_devices.attach(devices, Deadline.after(30))
+        host_devices.attach(devices, (0, 0), Deadline.after(30))
 
 
 def test_device_comes_back_to_its_driver(tree: Tree, settings: NodeSettings) -> None:
@@ -250,7 +250,7 @@ def test_attach_that_hangs_fails_in_time(tree: Tree, settings: NodeSettings, mon
     found = host_devices.take(taking(settings, "nic"))
     monkeypatch.setattr(passthrough, "DEVICE_ATTACH_S", 0.3)
     with pytest.raises(VTorqueError, match=r"was not given to vfio-pci: process .* has not ended in time"):
-        host_devices.attach(found[0], Deadline.after(30))
+        host_devices.attach(found[0], (0, 0), Deadline.after(30))
 
 
 def test_node_without_devices_loads_and_reads_nothing(settings: NodeSettings) -> None:

@@ -15,7 +15,12 @@ import threading
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    NodeFault,
+    SiteFault,
+    UserFault,
+    VTorqueError,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console
@@ -266,6 +271,12 @@ def test_guest_that_says_why_it_cannot_is_believed(scene: Scene) -> None:
 def test_mount_that_does_not_come_is_the_sites_fault(scene: Scene) -> None:
     scene.says(scene.guest(), f"vtorque-failed {TOKEN} mount: fs:/home/alice on /home/alice (nfs), tried for 3 s")
     with pytest.raises(SiteFault, match="mount: fs:/home/alice on /home/alice"):
+        scene.wait()
+
+
+def test_image_that_cannot_share_memory_is_the_users_choice(scene: Scene) -> None:
+    scene.says(scene.guest(), f"vtorque-failed {TOKEN} unclot: the device has not come to the guest")
+    with pytest.raises(UserFault, match="unclot: the device has not come"):
         scene.wait()
 
 
