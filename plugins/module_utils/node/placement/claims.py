@@ -14,7 +14,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...system import files
-from ..state import start_lock
+from ..state import saved_memory, start_lock
 from ..state.directories import entries
 from ..state.settings import NodeSettings
 from ..system import cpus
@@ -41,7 +41,7 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
     """Read which cores the guests of other starts have.
 
     A start has cores as long as somebody works on it or watches it, or a domain of it is there: what else is there of
-    it is what the sweep has not removed yet.
+    it is what the sweep has not removed yet.  A guest whose memory is on the disk has none until it returns.
 
     Args:
         settings: this node's own.
@@ -60,9 +60,18 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
             continue
         for file in sorted(start.glob(f"*/{FILE}")):
             lives = file.parent.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name))
-            if lives:
+            if lives and (file.parent.name in running or not saved_memory.needs_nothing(file.parent)):
                 found.update(dict.fromkeys(_read(file), start.name))
     return found
+
+
+def cores_of(guest: pathlib.Path) -> cpus.Cores:
+    """Return the cores that a guest has, or had; () where it has none of its own.
+
+    Args:
+        guest: its directory.
+    """
+    return _read(guest / FILE)
 
 
 def _read(file: pathlib.Path) -> cpus.Cores:

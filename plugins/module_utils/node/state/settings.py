@@ -63,6 +63,7 @@ class NodeSettings:
         mounts: what else every guest mounts.
         mount_s: for so many seconds a guest tries to mount something before it gives up.
         pci_classes: PCI devices of this node that guests may have.
+        suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
     """
 
@@ -110,6 +111,7 @@ class NodeSettings:
     mounts: tuple[Mount, ...] = ()
     mount_s: int = 3
     pci_classes: tuple[PciClass, ...] = ()
+    suspend_guests: str = "pause"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),
