@@ -162,6 +162,34 @@ class TestSignals:
         assert system.run("qsig", "-s", "resume", job_id, user="root").returncode == 0
         assert system.attributes(job_id)["job_state"] == "R"
 
+    def test_slots_of_a_suspended_job_are_others_until_it_goes_on(self, system: trial.Trial) -> None:
+        job_id = self.running(system)
+        assert system.run("qsig", "-s", "suspend", job_id, user="root").returncode == 0
+        assert all(job_id not in system.node(host).get("jobs", "") for host in ("n1", "n2"))
+        assert system.run("qsig", "-s", "resume", job_id, user="root").returncode == 0
+        assert any(job_id in system.node(host).get("jobs", "") for host in ("n1", "n2"))
+
+    def test_suspended_time_is_no_walltime(self, system: trial.Trial) -> None:
+        """Suspended for as long as the limit leaves, and longer, and ended by its owner's signal afterwards."""
+        fifo = system.fifo("ready")
+        job_id = system.submit("-l", "walltime=7", "-S", system.user_file("shell", self.SHELL))
+        fifo.write_text("")
+        system.wait(job_id, "R42")
+        assert system.run("qsig", "-s", "suspend", job_id, user="root").returncode == 0
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            assert system.attributes(job_id)["job_state"] == "S"
+            time.sleep(0.5)
+        assert system.run("qsig", "-s", "resume", job_id, user="root").returncode == 0
+        assert system.run("qsig", "-s", "USR1", job_id).returncode == 0
+        assert system.wait(job_id)["exit_status"] == "0"
+
+    def test_suspended_job_is_deleted_at_once(self, system: trial.Trial) -> None:
+        job_id = self.running(system)
+        assert system.run("qsig", "-s", "suspend", job_id, user="root").returncode == 0
+        assert system.run("qdel", job_id).returncode == 0
+        assert system.wait(job_id)["job_state"] == "C"
+
     def test_an_unknown_signal_and_a_waiting_job_are_refused(self, system: trial.Trial) -> None:
         held = system.submit("-h")
         assert system.run("qsig", "-s", "NOPE", held).returncode == 15015 & 0xFF

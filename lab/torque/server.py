@@ -128,7 +128,7 @@ class Server:
             for data in state["jobs"]:
                 job = Job.from_json(data)
                 self.jobs[job.id] = job
-                if job.state in (RUNNING, SUSPENDED):
+                if job.state == RUNNING:
                     self.nodes.take(job)
                 elif job.state == COMPLETE:
                     self.loop.after(self.keep_completed, functools.partial(self.forget, job))
@@ -323,6 +323,8 @@ class Server:
             if message["state"] and job.state in (RUNNING, SUSPENDED):
                 job.state = message["state"]
                 job.substate = 45 if job.state == SUSPENDED else 42
+                # others may have the slots meanwhile; who is there now is not looked at (req_signal.c)
+                (self.nodes.free if job.state == SUSPENDED else self.nodes.take)(job)
         self.changed()
 
     def _obit(self, message: wire.Message) -> None:

@@ -26,7 +26,7 @@ from .loop import Timer
 
 JOINING, LAUNCHING, STARTED, ENDING = "joining", "launching", "started", "ending"
 RETRY, OVER_WALLTIME, KILLED_BY_TERM, NO_ACCOUNT = -3, -11, 271, -1
-KILL_DELAY, WALLTIME_KILL_DELAY, SUSPEND_DELAY = 1.2, 3.0, 4.5
+KILL_DELAY, WALLTIME_KILL_DELAY, SUSPEND_DELAY, CONT_DELAY = 1.2, 3.0, 4.5, 1.0
 
 
 class Superior:
@@ -51,6 +51,7 @@ class Superior:
         self._control: socket.socket | None = None
         self._timers: list[Timer] = []
         self._began = 0.0
+        self._stopped_at: float | None = None
         self._cpu = 0.0
         self._status = 0
         self._forced: int | None = None
@@ -203,8 +204,7 @@ class Superior:
         self.files.write_task(self.job, self.session)
         self._cancel_timers()
         self._began = time.monotonic()
-        limit = resources.parse_time(self.job.resources["walltime"])
-        self._timers.append(self.mom.loop.after(limit, self._over_walltime))
+        self._watch_walltime()
         self._control.send(b"g")
         self.mom.tell({"op": "started", "job": self.job.id, "session": self.session})
         if self._deleting is not None:
@@ -257,13 +257,21 @@ class Superior:
         def go_on() -> None:
             if self._stage == STARTED:
                 sister.precancel(self.mom, self.job, self.account, self.session, by_walltime)
-                hooks.kill_session(self.session, signal.SIGTERM)
-                self._timers.append(self.mom.loop.after(kill_after, self._kill))
+                if self._stopped_at is None:
+                    self._term(kill_after)
+                else:
+                    hooks.kill_session(self.session, signal.SIGCONT)
+                    self._timers.append(self.mom.loop.after(CONT_DELAY, functools.partial(self._term, kill_after)))
             self._answer(0)
 
         self._terminating = go_on
         self._end_sisters()
         self._sisters_begun()
+
+    def _term(self, kill_after: float) -> None:
+        if self._stage == STARTED:
+            hooks.kill_session(self.session, signal.SIGTERM)
+            self._timers.append(self.mom.loop.after(kill_after, self._kill))
 
     def _sisters_begun(self) -> None:
         if self._terminating is not None and self._begun >= set(self._sisters):
@@ -291,10 +299,14 @@ class Superior:
             self._answer(BAD_STATE)
         elif name == "suspend":
             hooks.kill_session(self.session, signal.SIGTSTP)
+            self._cancel_timers()  # a MOM that waits to stop the session sees no limit passed
             self._timers.append(self.mom.loop.after(SUSPEND_DELAY, self._stop))
-            self._answer(0, SUSPENDED)
         elif name == "resume":
-            self._cancel_timers(keep=1)
+            if self._stopped_at is not None:
+                self._began += time.monotonic() - self._stopped_at
+                self._stopped_at = None
+            self._cancel_timers()
+            self._watch_walltime()
             hooks.kill_session(self.session, signal.SIGCONT)
             self._answer(0, RUNNING)
         else:
@@ -304,13 +316,21 @@ class Superior:
             self._answer(0)
 
     def _stop(self) -> None:
+        """The server hears of a suspension now, and not before; the time until the job goes on is not its own."""
         if self._stage == STARTED:
             hooks.kill_session(self.session, signal.SIGSTOP)
+            self._stopped_at = self._stopped_at or time.monotonic()
+            self._cancel_timers()
+            self._answer(0, SUSPENDED)
 
-    def _cancel_timers(self, keep: int = 0) -> None:
-        for timer in self._timers[keep:]:
+    def _watch_walltime(self) -> None:
+        limit = resources.parse_time(self.job.resources["walltime"])
+        self._timers.append(self.mom.loop.after(max(0.0, self._began + limit - time.monotonic()), self._over_walltime))
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
             timer.cancel()
-        del self._timers[keep:]
+        self._timers.clear()
 
     def _over_walltime(self) -> None:
         if self._stage != STARTED:
@@ -339,7 +359,7 @@ class Superior:
         self._status = code if self._forced is None else self._forced
         self._cpu = cpu_s
         hooks.kill_session(self.session)
-        self.job.used = hooks.usage(self._cpu, time.monotonic() - self._began)
+        self.job.used = hooks.usage(self._cpu, (self._stopped_at or time.monotonic()) - self._began)
         self._end_sisters()
         self._sisters_ended()
 

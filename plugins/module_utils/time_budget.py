@@ -339,6 +339,10 @@ SUSPENSION_ANSWER_S = 30.0
 """Bounds: the answer of another node, which asks the batch server itself.
 Waits: nobody.
 Why: it is tried again."""
+RETURN_LOCK_S = 10.0
+"""Bounds: the wait of a guest that is saved, or comes back, for the lock of a node's cores or disk.
+Waits: the worker.
+Why: another start takes cores in milliseconds; later it is tried again."""
 
 
 def least_alarm_s(prologue_timeout: int, vm_epilogue_timeout: int) -> int:

@@ -315,11 +315,11 @@ class Suspension:
     """What the mother superior of a job tells its other nodes when the batch system has suspended it, or resumed it.
 
     Attributes:
-        do: `suspend`: its guests stand still from now on; `resume`: they go on.
+        do: `suspend`: its guests stand still from now on; `resume`: they go on; `fit`: could they?
     """
 
     version: int = number_field(VERSION, VERSION)
-    do: str = text_field("suspend|resume")
+    do: str = text_field("suspend|resume|fit")
     job_id: str = text_field(JOB_ID)
     start: int = number_field(0, 2**31)
     node: str = text_field(HOST_NAME)

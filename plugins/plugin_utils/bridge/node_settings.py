@@ -86,6 +86,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         home_export=policy.vm_nfs_home,
         mounts=mounts_of(policy),
         mount_s=policy.nfs_timeout,
+        suspend_guests=policy.suspend_guests,
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
         confine_guests=policy.confine_guests,

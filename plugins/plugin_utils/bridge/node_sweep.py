@@ -17,6 +17,7 @@ from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import delivery, retention
 from ...module_utils.node import doctor, sweep
 from ...module_utils.node.health import causes
+from ...module_utils.node.lifecycle import room
 from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state import delivery_queue, layout
@@ -137,8 +138,10 @@ def _follow_suspensions(
             continue
         try:
             suspended = liveness.is_suspended(asked.job(named[0]), named[1])
-            if suspended:
+            if suspended and settings.suspend_guests != "session":
                 pause_order.order_pause(settings, item.key)
+            elif not suspended and (why := room.lack_here(settings, item.key)):
+                yield f"start {item.key} is resumed, its saved guests stay on the disk: {why}"
             else:
                 pause_order.take_back(settings, item.key)
         except (VTorqueError, OSError) as error:

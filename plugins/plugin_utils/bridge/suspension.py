@@ -24,6 +24,7 @@ from ...module_utils.job.batch.api import BatchJob, BatchSystem, UnknownJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.liveness import is_suspended
 from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.node.lifecycle import room
 from ...module_utils.node.state import pause_order, start_lock
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state.layout import job_key
@@ -106,7 +107,7 @@ class _Suspension:
             self._take_back()
             return None
         self._sisters = tuple(host for host in dict.fromkeys(job.nodes) if not same_host(host, self._node))
-        return self._suspend(job) if is_suspended(job, self._start) else self._resume()
+        return self._suspend(job) if is_suspended(job, self._start) else self._resume(batch, job)
 
     def _suspend(self, job: BatchJob) -> float:
         if pause_order.order_pause(self._settings, self.key):
@@ -114,12 +115,37 @@ class _Suspension:
         self._tell("suspend")
         return AGAIN_S if self._untold["suspend"] else PAUSED_LOOK_S
 
-    def _resume(self) -> float | None:
+    def _resume(self, batch: BatchSystem, job: BatchJob) -> float | None:
         if not self.ordered:
             return LOOK_S
+        if self._settings.suspend_guests == "save" and (why := self._lack(batch, job)):
+            _log(f"job {job.job_id} is suspended again: {why}")
+            batch.suspend(job.job_id)
+            batch.comment(job.job_id, f"vtorque: still suspended: {why}; resume it later")
+            return PAUSED_LOOK_S
         self._take_back()
         self._tell("resume")
         return AGAIN_S if self._untold["resume"] else None
+
+    def _lack(self, batch: BatchSystem, job: BatchJob) -> str:
+        """Why its saved guests have no room on a node of the job: nobody looks when a batch system resumes one.
+
+        Raises:
+            SiteFault: that is not known.
+        """
+        if job.node_exclusive:
+            for node in job.nodes:
+                others = sorted(batch.jobs(node) - {job.job_id})
+                if running := [other for other in others if batch.job(other).state == "R"]:
+                    return f"job {running[0]} runs on {node}"
+        if why := room.lack_here(self._settings, self.key):
+            return why
+        calls = {host: self._call(host, "fit") for host in self._sisters}
+        answers = {host: _outcome(call, Deadline.after(SUSPENSION_ANSWER_S)) for host, call in calls.items()}
+        for host, (reason, _lacks) in answers.items():
+            if reason:
+                raise SiteFault(f"room for job {job.job_id} on {host}", reason)
+        return "; ".join(printable(str(one))[:SHOWN] for _reason, lacks in answers.values() for one in lacks)
 
     def _take_back(self) -> None:
         if pause_order.take_back(self._settings, self.key):
@@ -157,15 +183,22 @@ class _Suspension:
 
 def _answer(call: subprocess.Popen[bytes], deadline: Deadline) -> str:
     """Return why a call did not go well; "": it did."""
+    return _outcome(call, deadline)[0]
+
+
+def _outcome(call: subprocess.Popen[bytes], deadline: Deadline) -> tuple[str, tuple[t.Any, ...]]:
+    """Return why a call did not go well, "" where it did; and what the node lacks that a job needs to be resumed."""
     try:
         out = call.communicate(timeout=deadline.left_s())[0]
     except subprocess.TimeoutExpired:
         call.kill()
         call.communicate()
-        return f"no answer within {SUSPENSION_ANSWER_S:.0f} s"
-    if call.returncode == 0 and b'"ok":true' in out.replace(b" ", b""):
-        return ""
-    return printable(out.decode(errors="replace").strip()[:SHOWN]) or f"status {call.returncode}"
+        return f"no answer within {SUSPENSION_ANSWER_S:.0f} s", ()
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
+        answer = json.loads(out.strip().rpartition(b"\n")[2])
+        if call.returncode == 0 and answer.get("ok") is True:
+            return "", tuple(answer.get("lack", ()))
+    return printable(out.decode(errors="replace").strip()[:SHOWN]) or f"status {call.returncode}", ()
 
 
 def _rung(timeout_s: float) -> bool | None:

@@ -23,7 +23,7 @@ from ...module_utils.node.bare.loading import load_bare_host
 from ...module_utils.node.devices import host_devices
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
-from ...module_utils.node.lifecycle import client, handover, present_absent
+from ...module_utils.node.lifecycle import client, handover, present_absent, room
 from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state import layout, records
@@ -153,6 +153,8 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
             settings = dataclasses.replace(settings, cores_may_change=True)
         if host_devices.any_wanted(part.guests):
             settings = with_granted(checked.job, settings)
+    if settings.suspend_guests == "session":
+        follow = []
     load_needed()
     found = client.present(
         part,
@@ -242,7 +244,7 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
 
 
 def _suspension(message: Suspension, call: Call) -> Answer:
-    """Order that this node's guests of a start stand still or go on; their worker follows.
+    """Order that this node's guests of a start stand still or go on, which their worker follows; or say if they could.
 
     Raises:
         VTorqueError: it is not to be; see `check_suspension`.
@@ -250,8 +252,12 @@ def _suspension(message: Suspension, call: Call) -> Answer:
     policy, settings = read_usable_configuration(call.load)
     check_suspension(message, policy, settings, call.environment)
     key = layout.job_key(message.job_id, message.start)
+    if message.do == "fit":
+        return make_answer(lack=filter(None, [room.lack_here(settings, key)]))
     if message.do == "resume":
         pause_order.take_back(settings, key)
+    elif settings.suspend_guests == "session":
+        pass
     elif not settings.start_dir(message.job_id, message.start).is_dir():
         raise VTorqueError(f"suspend of job {message.job_id}", f"it has no guests on {settings.node_name}")
     else:
@@ -305,6 +311,7 @@ KINDS: dict[str, Kind] = {
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "suspend": Kind(functools.partial(from_dict, Suspension), _suspension),
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
+    "fit": Kind(functools.partial(from_dict, Suspension), _suspension),
     "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
     "report": Kind(_decode_report, _answer_report),
     "topology": Kind(_decode_topology, _answer_topology),

@@ -275,6 +275,16 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done, or was not there when it was read back.
         """
 
+    def suspend(self, job_id: str) -> None:
+        """Suspend a job that was resumed and has no room on its nodes, and read that back.
+
+        Args:
+            job_id: as the batch system names it.
+
+        Raises:
+            SiteFault: it could not be done, or was not there when it was read back.
+        """
+
     def server(self) -> ServerSettings:
         """How the batch server is set, as far as it matters to us; anybody may ask.
 

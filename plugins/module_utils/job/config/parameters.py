@@ -206,6 +206,11 @@ class Policy:
     unclot_shmem_max: int | None = _parameter(_REGION, None, "greatest unclot_shmem of a request")
     nodes_min: int | None = _parameter(_CORES, None, "least nodes of a request")
     nodes_max: int | None = _parameter(_CORES, None, "greatest nodes of a request")
+    suspend_guests: str = _parameter(
+        choice("pause", "save", "session"),
+        "pause",
+        "guests of a suspended job: pause them, save their memory to disk, or stop the job's session alone",
+    )
     pci_classes: tuple[str, ...] = _parameter(
         several(_line(pci.FORM, lambda line: pci.written(pci.read_line(line)))),
         (),

@@ -13,7 +13,7 @@ import typing as t
 from ...frozen import frozen
 from ...system.clock import Deadline
 from ..pool.images import PART
-from ..state import start_lock
+from ..state import saved_memory, start_lock
 from ..state.directories import guest_directories
 from ..state.settings import NodeSettings
 
@@ -24,7 +24,7 @@ class Taken:
 
     Attributes:
         held_bytes: by its guests' overlays.
-        promised_bytes: by what these, and a copy of an image that is on its way, may still grow.
+        promised_bytes: by what these, memory that is being saved, and a copy of an image on its way may still grow.
     """
 
     held_bytes: int = 0
@@ -75,7 +75,9 @@ def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
         guests_dir: one directory a start of a job, one below it a guest.
     """
     held = promised = 0
-    for overlay in (guest / "disk.qcow2" for guest in guest_directories(guests_dir)):
+    for guest in guest_directories(guests_dir):
+        overlay = guest / "disk.qcow2"
+        promised += saved_memory.coming_bytes(guest)
         # another start's may be taken away at any time
         with contextlib.suppress(OSError):
             with overlay.open("rb") as stream:

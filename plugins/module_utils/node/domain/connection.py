@@ -13,17 +13,17 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ...effects import leaves_nothing
-from ...errors import NodeFault, SiteFault, VTorqueError
+from ...errors import NodeFault, VTorqueError
 from ...frozen import frozen
 from ...time_budget import LIBVIRT_CONNECT_S
 from .capabilities import Capabilities, read_capabilities
 from .domain_xml import DomainFacts, differences, parse, read_facts
 from .events import DomainEvent, describe_change
-from .library import EventLoop, load_libvirt
+from .library import START_HINT, EventLoop, fault_of, load_libvirt, text_of
+from .saved_domains import SavedDomains
 
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
 """A daemon that is silent for 15 s has lost us: every call in flight then fails, instead of waiting for ever."""
-_START_HINT = "is libvirtd (or virtqemud) running? journalctl -u libvirtd says more"
 _STATES = ("unknown", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "suspended")
 
 
@@ -37,7 +37,7 @@ class Outcome:
     differences: tuple[str, ...] = ()
 
 
-class Domains:
+class Domains(SavedDomains):
     """A connection to libvirt, as a context manager.
 
     Args:
@@ -76,10 +76,10 @@ class Domains:
         thread.join(min(connect_s, threading.TIMEOUT_MAX))
         if not result:
             raise NodeFault(
-                f"libvirt at {self.uri}", f"gave no answer within {connect_s:.1f} s", _START_HINT, cause="libvirt"
+                f"libvirt at {self.uri}", f"gave no answer within {connect_s:.1f} s", START_HINT, cause="libvirt"
             )
         if isinstance(result[0], self._libvirt.libvirtError):
-            raise NodeFault(f"libvirt at {self.uri}", _text_of(result[0]), _START_HINT, cause="libvirt") from result[0]
+            raise NodeFault(f"libvirt at {self.uri}", text_of(result[0]), START_HINT, cause="libvirt") from result[0]
         # drivers inside the process (test) have no connection to keep alive
         with contextlib.suppress(self._libvirt.libvirtError):
             result[0].setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
@@ -375,20 +375,4 @@ class Domains:
             raise self._fault(error, what) from error
 
     def _fault(self, error: t.Any, what: str) -> VTorqueError:
-        lib, code, domain = self._libvirt, error.get_error_code(), error.get_error_domain()
-        if code in (lib.VIR_ERR_XML_ERROR, lib.VIR_ERR_XML_DETAIL, lib.VIR_ERR_XML_INVALID_SCHEMA):
-            return SiteFault(f"libvirt at {self.uri}: {what}", _text_of(error), "see the template domain.xml.j2")
-        silent = (lib.VIR_ERR_NO_CONNECT, lib.VIR_ERR_INVALID_CONN, lib.VIR_ERR_RPC)
-        # a lost connection shows as "internal error: client socket is closed", told apart by where it arose
-        if code in silent or domain in (lib.VIR_FROM_RPC, lib.VIR_FROM_REMOTE) or not self._connection.isAlive():
-            return NodeFault(f"libvirt at {self.uri}: {what}", _text_of(error), _START_HINT, cause="libvirt")
-        hint = (
-            "qemu's user must be able to read it: see user and dynamic_ownership in qemu.conf"
-            if "ermission denied" in str(error)
-            else ""
-        )
-        return VTorqueError(f"libvirt at {self.uri}: {what}", _text_of(error), hint)
-
-
-def _text_of(error: t.Any) -> str:
-    return " ".join(str(error).split())[:1000]
+        return fault_of(self._libvirt, error, f"libvirt at {self.uri}: {what}", alive=self._connection.isAlive)

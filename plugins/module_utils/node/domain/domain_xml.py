@@ -9,6 +9,7 @@ import pathlib
 import typing as t
 import xml.etree.ElementTree as ET
 
+from ... import guest_saving
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
@@ -208,6 +209,31 @@ def _mark(root: ET.Element) -> GuestMark | None:
     if not text["job"] or not text["start"].isdecimal() or not text["rank"].isdecimal():
         return None
     return GuestMark(text["job"], int(text["start"]), text["owner"], int(text["rank"]), text["node"])
+
+
+def memory_bytes(xml: str) -> int:
+    """Return how much memory a domain has; 0 where its XML does not say."""
+    size = _size(element) if (element := parse(xml).find("memory")) is not None else 0
+    return size if isinstance(size, int) else 0
+
+
+def unsavable_parts(xml: str) -> frozenset[str]:
+    """Return what a domain has that its memory cannot be saved with, by names of `guest_saving.REASONS`."""
+    root = parse(xml)
+    devices = root.find("devices")
+    if devices is None:
+        return frozenset()
+    virtiofs = devices.findall("filesystem/driver[@type='virtiofs']")
+    there = {
+        guest_saving.VIRTIOFS: bool(virtiofs),
+        guest_saving.PLAN9: len(devices.findall("filesystem")) > len(virtiofs),
+        guest_saving.PCI: devices.find("hostdev") is not None,
+        guest_saving.SHARED_MEMORY: devices.find("shmem") is not None,
+        guest_saving.USER_DISK: devices.find(".//source[@protocol='nbd']") is not None,
+        guest_saving.HUGE_PAGES: root.find("memoryBacking/hugepages") is not None,
+        guest_saving.CELLS: root.find("numatune") is not None,
+    }
+    return frozenset(name for name, has in there.items() if has)
 
 
 def differences(wanted: str, actual: str) -> tuple[str, ...]:

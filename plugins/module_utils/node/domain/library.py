@@ -8,7 +8,9 @@ from __future__ import annotations
 import threading
 import typing as t
 
-from ...errors import NodeFault
+from ...errors import NodeFault, SiteFault, VTorqueError
+
+START_HINT = "is libvirtd (or virtqemud) running? journalctl -u libvirtd says more"
 
 
 def load_libvirt() -> t.Any:
@@ -55,3 +57,29 @@ class EventLoop:
     def _run(libvirt: t.Any) -> None:
         while libvirt.virEventRunDefaultImpl() == 0:
             pass
+
+
+def fault_of(lib: t.Any, error: t.Any, what: str, *, alive: t.Callable[[], object]) -> VTorqueError:
+    """Return the fault that an error of libvirt's is; whose it is follows from its code.
+
+    Args:
+        lib: the module.
+        error: a `libvirtError`.
+        what: was asked of it, and at which URI.
+        alive: says whether the connection lives; a closed one cannot be asked.
+    """
+    code, domain = error.get_error_code(), error.get_error_domain()
+    if code in (lib.VIR_ERR_XML_ERROR, lib.VIR_ERR_XML_DETAIL, lib.VIR_ERR_XML_INVALID_SCHEMA):
+        return SiteFault(what, text_of(error), "see the template domain.xml.j2")
+    silent = (lib.VIR_ERR_NO_CONNECT, lib.VIR_ERR_INVALID_CONN, lib.VIR_ERR_RPC)
+    # a lost connection shows as "internal error: client socket is closed", told apart by where it arose
+    if code in silent or domain in (lib.VIR_FROM_RPC, lib.VIR_FROM_REMOTE) or not alive():
+        return NodeFault(what, text_of(error), START_HINT, cause="libvirt")
+    denied = "ermission denied" in str(error)
+    hint = "qemu's user must be able to read it: see user and dynamic_ownership in qemu.conf" if denied else ""
+    return VTorqueError(what, text_of(error), hint)
+
+
+def text_of(error: t.Any) -> str:
+    """Return what an error of libvirt's says, on one line."""
+    return " ".join(str(error).split())[:1000]

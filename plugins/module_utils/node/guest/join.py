@@ -17,6 +17,7 @@ from ...wire.messages import JobMap
 from ...wire.node_answers import GuestFacts
 from ..network import nft_rules
 from ..network.host_names import names_by
+from ..state import saved_memory
 from ..state.guest_file import GuestFile, read_guest_file
 from ..state.settings import NodeSettings
 from . import osv_console
@@ -78,8 +79,13 @@ def guests_of(job_id: str, start: int, settings: NodeSettings) -> tuple[GuestFil
 
 
 def with_channel(job_id: str, start: int, settings: NodeSettings) -> tuple[GuestFile, ...]:
-    """The guests of a start on this node whose root hears us."""
-    return tuple(guest for guest in guests_of(job_id, start, settings) if KINDS[guest.kind].linux)
+    """The guests of a start on this node whose root hears us: not one that was saved to the disk."""
+    directory: pathlib.Path = settings.start_dir(job_id, start)
+    return tuple(
+        guest
+        for guest in guests_of(job_id, start, settings)
+        if KINDS[guest.kind].linux and not saved_memory.is_away(directory / guest.name)
+    )
 
 
 def channel_to(guest: GuestFile, settings: NodeSettings) -> Channel:

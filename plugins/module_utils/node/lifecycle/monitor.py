@@ -54,12 +54,13 @@ REASON_LIMIT, WORDS_LIMIT = 500, 4000
 
 @dataclasses.dataclass
 class _Guest:
-    """One guest, and what it needs, its own process first."""
+    """One guest, and what it needs, its own process first; one that is away has none by an order of ours."""
 
     name: str
     directory: pathlib.Path
     lifelines: list[Lifeline]
     lost: bool = False
+    away: bool = False
 
     @property
     def itself(self) -> Lifeline:
@@ -73,7 +74,7 @@ class _Guest:
     @property
     def lost_at(self) -> float | None:
         """When it will be told, unless libvirt tells more before."""
-        if self.lost or (ended := self.ended) is None or ended.ended_at is None:
+        if self.lost or self.away or (ended := self.ended) is None or ended.ended_at is None:
             return None
         return ended.ended_at + WORD_S
 
@@ -128,6 +129,7 @@ class Watching:
         self._retry_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         directory = settings.start_dir(part.job_id, part.start)
+        self._directory = directory
         needed = lifelines.of_guests(directory, settings, part.owner)
         self._guests = {path.name: _Guest(path.name, path, some) for path, some in needed.items()}
         self._place = settings.run_dir / "jobs" / self._key
@@ -155,8 +157,26 @@ class Watching:
             self._hear(heard)
             self._confine()
             self._pausing.follow(self.domains, [name for name, guest in self._guests.items() if guest.lost])
+            self._note_away()
             if self._telling is not None:
                 self._telling.go_on()
+
+    def _note_away(self) -> None:
+        """Who goes to the disk has no process that could be lost; who has come back has a new one."""
+        away = self._pausing.away
+        back = [guest for guest in self._guests.values() if guest.away and guest.name not in away]
+        for guest in self._guests.values():
+            guest.away = guest.name in away
+        if not back:
+            return
+        found = lifelines.of_guests(self._directory, self._settings, self._part.owner)
+        for path, some in found.items():
+            if path.name in {guest.name for guest in back}:
+                self._forget_processes(self._guests[path.name])
+                self._guests[path.name].lifelines = some
+            else:
+                for one in some:
+                    one.close()
 
     def end_pause(self) -> None:
         """Let the guests of a start that is over go on: what is done in them before they go needs them."""
@@ -167,6 +187,7 @@ class Watching:
         self._drop()
         self._words.close()
         self._follower.close()
+        self._pausing.close()
         if self._telling is not None:
             self._telling.close()
         for guest in self._guests.values():
@@ -179,7 +200,7 @@ class Watching:
             found.append(self.domains.fileno())
         if self._connecting is not None:
             found.append(self._connecting.fileno())
-        found += (*self._words.filenos(), *self._follower.filenos())
+        found += (*self._words.filenos(), *self._follower.filenos(), *self._pausing.filenos())
         return found + (self._telling.filenos() if self._telling is not None else [])
 
     def _due_s(self) -> float:
@@ -232,6 +253,8 @@ class Watching:
         self._log(f"worker {os.getpid()} watches the guests of start {self._key}")
         for name, facts in states.items():
             guest = self._guests[name]
+            if guest.away:
+                continue
             if facts is not None and facts.state == "paused" and not self._pausing.stands_still(name):
                 self._lose(guest, "it is paused")
             elif facts is None and (guest.itself.process is None or guest.itself.ended_at):
@@ -255,7 +278,7 @@ class Watching:
             self._drop()
             self._later()
         guest = self._guests.get(event.name)
-        if guest is None:
+        if guest is None or (guest.away and event.kind != "suspended"):
             return
         if event.kind == "shutdown":  # `stopped` follows, and says whether the guest or somebody else did it
             guest.itself.ended_at = guest.itself.ended_at or time.monotonic()

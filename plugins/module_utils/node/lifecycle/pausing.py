@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guests that stand still while the batch system has suspended their job, by an order (`node/state/pause_order.py`).
 
-The order is followed whenever it can be: a libvirt that is away now is asked again when it is back.
+The order is followed whenever it can be: a libvirt that is away now is asked again when it is back.  Where the site
+saves memory of suspended jobs, guests that stand still go to the disk (`saving.py`), and return before any goes on.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..guest import clock
 from ..removal import run_files
 from ..state import pause_order
 from ..state.settings import NodeSettings
+from .saving import Saving
 
 AGAIN_S = 5.0
 """Until an order that could not be followed is tried again."""
@@ -65,6 +67,21 @@ class Pausing:
         self._expected = dict.fromkeys(self._paused, 0)
         self._since: float | None = None
         self._again_at = 0.0
+        self._saving = Saving(part, settings, self._paused, log)
+        self._connections = threading.Lock()
+
+    def filenos(self) -> tuple[int, ...]:
+        """What to poll."""
+        return (self._saving.fileno(),)
+
+    def close(self) -> None:
+        """Nobody follows orders any more."""
+        self._saving.close()
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """The guests whose memory is on the disk, or on its way: that their process ends is no loss."""
+        return self._saving.away
 
     def due_s(self) -> float:
         """Seconds until `follow` has something to do by itself."""
@@ -77,7 +94,7 @@ class Pausing:
     def is_ours(self, event: DomainEvent) -> bool:
         """Return whether such a pause was heard of because we have asked for it."""
         if event.reason or not self._expected.get(event.name):
-            return False
+            return event.name in self.away
         self._expected[event.name] -= 1
         return True
 
@@ -94,24 +111,66 @@ class Pausing:
             over: the start is over: they are to go on, whatever is ordered.
         """
         ordered = not over and pause_order.is_ordered(self._settings, self._key)
-        due = [name for name, paused in self._paused.items() if paused != ordered and name not in lost]
-        if domains is None or not due or (time.monotonic() < self._again_at and not over):
+        if self._saving.hear() and not ordered and self.away:  # they did not come back
+            self._again_at = time.monotonic() + AGAIN_S
+        here = [name for name in self._paused if name not in lost and name not in self.away]
+        due = [name for name in here if self._paused[name] != ordered]
+        if domains is None:
+            self._again_at = 0.0
             return
+        if time.monotonic() < self._again_at and not over:
+            return
+        self._again_at = 0.0
+        if not over and not ordered and (self.away or self._saving.busy):
+            self._bring_back(domains)
+        elif due:
+            self._turn_all(domains, due, ordered=ordered, over=over)
+        elif ordered and self._settings.suspend_guests == "save" and not self._saving.busy:
+            self._saving.save(domains, self._saving.can_go(here))
+
+    def _bring_back(self, domains: Domains) -> None:
+        """Have all guests in memory again, before the first goes on."""
+        self._signal_connections(signal.SIGSTOP)  # the batch system lets go on whatever is the job's
+        if self._saving.busy:
+            return
+        names = self.away
+        try:
+            begun = self._saving.bring_back(domains)
+        except VTorqueError as error:
+            self._log(f"saved guests are still on the disk, it is tried again: {error}")
+            begun = False
+        for name in names if begun else ():  # that it stands still is heard once more
+            self._expected[name] += 1
+        if not begun:
+            self._again_at = time.monotonic() + AGAIN_S
+
+    def _turn_all(self, domains: Domains, due: t.Sequence[str], *, ordered: bool, over: bool) -> None:
         if ordered:  # before its guest is silent
-            self._signal_connections(signal.SIGSTOP)
+            self._saving.stay_again()
+            with self._connections:
+                self._signal_connections(signal.SIGSTOP)
         done = [name for name in due if self._turn(domains, name, ordered=ordered)]
         self._again_at = 0.0 if len(done) == len(due) else time.monotonic() + AGAIN_S
         if ordered and done:
             self._since = self._since or time.monotonic()
             self._log(f"paused, as the job is suspended: {', '.join(done)}")
-        elif done:
+            return
+        if done:
             passed = f"{time.monotonic() - self._since:.1f} s" if self._since else "some time"
             self._log(f"gone on after {passed}: {', '.join(done)}")
-            if not over:
-                threading.Thread(target=self._set_clocks, args=(done,), daemon=True, name="clocks").start()
-        if not any(self._paused.values()):
-            self._since = None
+        if any(self._paused.values()):
+            return
+        self._since = None
+        if over or not done:
             self._signal_connections(signal.SIGCONT)
+        else:  # the session goes on with the right time
+            threading.Thread(target=self._go_on, args=(done,), daemon=True, name="clocks").start()
+
+    def _go_on(self, names: t.Sequence[str]) -> None:
+        self._set_clocks(names)
+        with self._connections:
+            if not pause_order.is_ordered(self._settings, self._key):
+                self._signal_connections(signal.SIGCONT)
 
     def _signal_connections(self, number: int) -> None:
         """Stop the ssh of the job's shell or let it go on, the prologue's or its own: a silent guest is given up."""

@@ -15,7 +15,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...system import files
-from ..state import start_lock
+from ..state import saved_memory, start_lock
 from ..state.directories import entries
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
@@ -86,7 +86,7 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
     """Read which cores the guests of other starts have.
 
     A start has cores as long as somebody works on it or watches it, or a domain of it is there: what else is there of
-    it is what the sweep has not removed yet.
+    it is what the sweep has not removed yet.  A guest whose memory is on the disk has none until it returns.
 
     Args:
         settings: this node's own.
@@ -107,10 +107,11 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
 
 
 def _living(settings: NodeSettings, but: str, running: t.Collection[str]) -> t.Iterator[tuple[str, pathlib.Path]]:
-    """The directories of guests that live, with the keys of their starts."""
+    """The directories of guests that live, with the keys of their starts; a guest whose memory is saved has nothing."""
     for start in entries(settings.guests_dir):
         for guest in entries(start) if start.name != but else ():
-            if guest.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name)):
+            lives = guest.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name))
+            if lives and (guest.name in running or not saved_memory.needs_nothing(guest)):
                 yield start.name, guest
 
 

@@ -65,6 +65,7 @@ class NodeSettings:
         mount_s: for so many seconds a guest tries to mount something before it gives up.
         pci_classes: PCI devices of this node that guests may have.
         shares_regions: may guests of a job share a region of memory?
+        suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
     """
 
@@ -114,6 +115,7 @@ class NodeSettings:
     mount_s: int = 3
     pci_classes: tuple[PciClass, ...] = ()
     shares_regions: bool = False
+    suspend_guests: str = "pause"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

@@ -12,6 +12,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...system.clock import Deadline
+from . import saved_memory
 from .directories import entries
 from .settings import MAX_SLOT, NodeSettings
 from .start_lock import held
@@ -51,11 +52,12 @@ def take(
     settings.slots_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
     with held(settings.run_dir / "locks" / LOCK, settings, deadline):
         now = taken(settings)
-        if len(now) + count > settings.max_guests:
-            owners = ", ".join(sorted(set(now.values()))) or "none"
+        here = running(settings, now)
+        if len(here) + count > settings.max_guests:
+            owners = ", ".join(sorted(here)) or "none"
             raise VTorqueError(
                 f"{count} more guests on {settings.node_name}",
-                f"it bears {settings.max_guests}, and has {len(now)}: {owners}",
+                f"it bears {settings.max_guests}, and has {len(here)}: {owners}",
                 "see max_vms_per_node in vtorque.yml; what belongs to no job is taken away by vtorque-sweep",
             )
         candidates = (slot for slot in range(1, MAX_SLOT + 1) if slot not in now and not busy(slot))
@@ -66,6 +68,15 @@ def take(
             # fails when it is there, so that a lock that failed us would show
             (settings.slots_dir / str(slot)).symlink_to(f"{key}/{settings.guest_name(slot)}")
     return tuple(free)
+
+
+def running(settings: NodeSettings, now: t.Mapping[int, str]) -> list[str]:
+    """Return who of these has a guest here that needs the node; one that is saved keeps its slot, and no more.
+
+    Args:
+        now: as `taken` has them.
+    """
+    return [owner for owner in now.values() if not saved_memory.needs_nothing(settings.guests_dir / owner)]
 
 
 def free(settings: NodeSettings, key: str) -> tuple[int, ...]:

@@ -79,7 +79,19 @@ def reserved_memory(specs: t.Sequence[GuestSpec], host_ram_mib: int) -> tuple[in
     return (overhead, "the hypervisor") if overhead > host_ram_mib else (host_ram_mib, "the host")
 
 
-def node_mib(meminfo: pathlib.Path = pathlib.Path("/proc/meminfo")) -> int:
+MEMINFO = pathlib.Path("/proc/meminfo")
+
+
+def node_mib(meminfo: pathlib.Path = MEMINFO) -> int:
     """This node's memory in MiB."""
+    return _figure_mib("MemTotal", meminfo)
+
+
+def available_mib(meminfo: pathlib.Path = MEMINFO) -> int:
+    """Return how much of it programs could still have now, in MiB, by the kernel's estimate."""
+    return _figure_mib("MemAvailable", meminfo)
+
+
+def _figure_mib(name: str, meminfo: pathlib.Path) -> int:
     facts = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
-    return int(facts["MemTotal"].split()[0]) // 1024
+    return int(facts[name].split()[0]) // 1024

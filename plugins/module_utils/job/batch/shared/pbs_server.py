@@ -64,6 +64,17 @@ class PbsServer:
         if "u" not in held:
             raise SiteFault(f"job {job_id} is not held", f"qhold -h u was called; its holds are {held or 'none'}")
 
+    def suspend(self, job_id: str) -> None:
+        """`qsig -s suspend`: operators may; it answers when the MOM has stopped the job, 5 s later.
+
+        Raises:
+            SiteFault: see `BatchSystem.suspend`.
+        """
+        require_form(JOB_ID, job_id, "job id")
+        self._run("qsig", "-s", "suspend", job_id)
+        if (state := self.job(job_id).state) != "S":
+            raise SiteFault(f"job {job_id} is not suspended", f"qsig -s suspend was called; its state is {state}")
+
     def delete(self, job_id: str) -> None:
         """`qdel`: the job's owner and operators may."""
         require_form(JOB_ID, job_id, "job id")

@@ -215,6 +215,16 @@ class Slurm:
         self._order("update", f"jobid={self._name(job.job_id)}", f"TimeLimit=+{minutes}", subject=job.job_id)
         return minutes * 60
 
+    def suspend(self, job_id: str) -> None:
+        """`scontrol suspend`, which operators may.
+
+        Raises:
+            SiteFault: see `BatchSystem.suspend`.
+        """
+        self._order("suspend", self._name(job_id), subject=job_id)
+        if (state := self.job(job_id).state) != "S":
+            raise SiteFault(f"job {job_id} is not suspended", f"scontrol suspend was called; its state is {state}")
+
     def delete(self, job_id: str) -> None:
         """`scancel`: the job's owner and operators may."""
         self._run("scancel", self._name(job_id), subject=job_id)

@@ -196,6 +196,31 @@ class Connection:
         still.touch() if paused else still.unlink()
         return True
 
+    def save(self, name: str, path: pathlib.Path) -> None:
+        if self.hypervisor.dead:
+            raise NodeFault("libvirt", "is dead", cause="libvirt")
+        self._refuse("the saving of a domain")
+        there = self.hypervisor.place / f"{name}.xml"
+        assert self.hypervisor._paused(name), "a guest stands still before it is saved"
+        path.write_text(f"LibvirtQemudSave{there.read_text()}")
+        there.unlink()
+        (self.hypervisor.place / f"{name}.still").unlink()
+
+    def _refuse(self, what: str) -> None:
+        """In a file, since a worker asks."""
+        refuses = self.hypervisor.place / "refuses"
+        if refuses.exists():
+            raise VTorqueError(what, refuses.read_text())
+
+    def restore(self, path: pathlib.Path) -> None:
+        self._refuse("the return of a saved domain")
+        xml = path.read_text().removeprefix("LibvirtQemudSave")
+        name = read_facts(xml, "paused", False).name
+        (self.hypervisor.place / f"{name}.still").touch()
+        new = self.hypervisor.place / f".{name}"
+        new.write_text(xml)
+        new.rename(self.hypervisor.place / f"{name}.xml")
+
     def destroy(self, name: str) -> bool:
         there = (self.hypervisor.place / f"{name}.xml").exists()
         (self.hypervisor.place / f"{name}.xml").unlink(missing_ok=True)

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import types
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_sweep
 
@@ -66,3 +67,19 @@ def test_node_without_guests_has_nothing_to_pause(settings: NodeSettings) -> Non
     settings.start_dir("7.head", 2).rmdir()
     assert follow(settings, Batch("S")) == []
     assert not pause_order.is_ordered(settings, KEY)
+
+
+def test_site_that_pauses_no_guests_has_none_paused_by_the_sweep(settings: NodeSettings) -> None:
+    assert follow(dataclasses.replace(settings, suspend_guests="session"), Batch("S")) == []
+    assert not pause_order.is_ordered(settings, KEY)
+
+
+def test_saved_guests_whose_node_has_no_room_are_not_called_back(settings: NodeSettings) -> None:
+    pause_order.order_pause(settings, KEY)
+    guest = settings.start_dir("7.head", 2) / "vcn1-1"
+    guest.mkdir()
+    saved_memory.order_save(guest, 1 << 20)
+    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
+    (problem,) = follow(dataclasses.replace(settings, libvirt_uri="test:///default"), Batch("R"))
+    assert "nobody watches over its guests" in problem
+    assert pause_order.is_ordered(settings, KEY)

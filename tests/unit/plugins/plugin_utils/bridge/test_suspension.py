@@ -35,16 +35,28 @@ class World:
         self.ordered: list[bool] = []
         self.sister_orders = settings.run_dir / "orders"
         self.rings: list[bool | None] = []
+        self.exclusive = False
+        self.others: dict[str, str] = {}
+        self.did: list[str] = []
         self.sister = f"cat >>{shlex.quote(str(self.sister_orders))}; echo '{{\"ok\":true}}'"
 
     def job(self, job_id: str) -> BatchJob:
         self.ordered.append(pause_order.is_ordered(self.settings, KEY))
-        word = self.says.pop(0)
+        word = self.others[job_id] if job_id in self.others else self.says.pop(0)
         if isinstance(word, Exception):
             raise word
         fields: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
         fields |= {"job_id": job_id, "state": word, "start_count": self.start, "slot_hosts": ("cn1", "cn2")}
-        return BatchJob(**fields)
+        return BatchJob(**{**fields, "node_exclusive": self.exclusive})
+
+    def jobs(self, node: str) -> frozenset[str]:
+        return frozenset({"7.head", *self.others}) if node == "cn2" else frozenset()
+
+    def suspend(self, job_id: str) -> None:
+        self.did.append(f"suspend {job_id}")
+
+    def comment(self, job_id: str, text: str) -> None:
+        self.did.append(text)
 
     @property
     def orders(self) -> list[str]:
@@ -101,9 +113,8 @@ def test_another_start_is_not_paused(world: World) -> None:
 
 def test_sister_that_does_not_answer_is_told_again(world: World, capfd: pytest.CaptureFixture[str]) -> None:
     works = world.sister
-    world.sister = (
-        f"[ -e {world.sister_orders}.2 ] || {{ touch {world.sister_orders}.2; echo broken; exit 1; }}; {works}"
-    )
+    once = f"{world.sister_orders}.2"
+    world.sister = f"[ -e {once} ] || {{ touch {once}; echo broken; exit 1; }}; {works}"
     world.follow("S", "S", "R")
     assert world.orders == ["suspend", "resume"]
     assert "cn2 was not told to suspend, it is tried again: broken" in capfd.readouterr().err
@@ -144,3 +155,56 @@ def test_sister_that_is_silent_is_not_waited_for(world: World) -> None:
     world.sister = "exec sleep 600"
     call = suspension._Suspension("7.head", 2, world.settings, "cn1")._call("cn2", "suspend")
     assert "no answer within" in suspension._answer(call, Deadline.after(0.1))
+
+
+@pytest.fixture
+def saves(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The site saves guests of suspended jobs, and there are some here."""
+    world.settings = dataclasses.replace(world.settings, suspend_guests="save")
+    configuration = Configuration(Policy(suspend_guests="save"), world.settings)
+    monkeypatch.setattr(suspension, "read_usable_configuration", lambda _load: configuration)
+    return world
+
+
+def test_saved_guests_are_ordered_back_when_every_node_has_room(saves: World) -> None:
+    saves.follow("S", "R")
+    assert saves.orders == ["suspend", "fit", "resume"]
+    assert not pause_order.is_ordered(saves.settings, KEY)
+    assert saves.did == []
+
+
+def test_job_without_room_on_another_node_is_suspended_again_with_the_reason(saves: World) -> None:
+    works, lacks = saves.sister, json.dumps({"ok": True, "lack": ["cn2 has 5 MiB of memory for guests now"]})
+    saves.sister = f"read l; case $l in *fit*) echo '{lacks}' ;; *) echo $l | {{ {works}; }} ;; esac"
+    saves.rings = [False, False, None]
+    saves.follow("S", "R", "S")
+    assert pause_order.is_ordered(saves.settings, KEY)
+    assert saves.did == [
+        "suspend 7.head",
+        "vtorque: still suspended: cn2 has 5 MiB of memory for guests now; resume it later",
+    ]
+    assert saves.orders == ["suspend"]
+
+
+def test_job_whose_exclusive_node_another_has_is_suspended_again(saves: World) -> None:
+    saves.exclusive, saves.others = True, {"8.head": "R"}
+    saves.rings = [False, None]
+    saves.follow("S", "R")
+    assert saves.did == ["suspend 7.head", "vtorque: still suspended: job 8.head runs on cn2; resume it later"]
+    assert pause_order.is_ordered(saves.settings, KEY)
+
+
+def test_job_beside_one_that_is_suspended_itself_goes_on(saves: World) -> None:
+    saves.exclusive, saves.others = True, {"8.head": "S"}
+    saves.follow("S", "R")
+    assert saves.did == []
+    assert not pause_order.is_ordered(saves.settings, KEY)
+
+
+def test_node_that_does_not_say_whether_it_has_room_is_asked_again(saves: World) -> None:
+    works, once = saves.sister, f"{saves.sister_orders}.2"
+    broken = f"case $l in *fit*) [ -e {once} ] || {{ touch {once}; echo broken; exit 1; }} ;; esac"
+    saves.sister = f"read l; {broken}; echo $l | {{ {works}; }}"
+    saves.follow("S", "R", "R")
+    assert saves.did == []
+    assert saves.orders == ["suspend", "fit", "resume"]

@@ -690,9 +690,22 @@ def test_guests_of_a_suspended_job_stand_still_and_go_on_again(with_guests: path
     assert not with_guests.exists()
 
 
+def test_node_says_whether_it_has_room_for_guests_that_it_has_saved(
+    with_guests: pathlib.Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.environment = FROM_CN1
+    answer = world.ask(dataclasses.replace(SUSPEND, do="fit"))
+    assert (answer["ok"], answer["lack"]) == (True, [])
+    monkeypatch.setattr(handlers.room, "lack_here", lambda _settings, key: f"no room for {key}")
+    assert world.ask(dataclasses.replace(SUSPEND, do="fit"))["lack"] == ["no room for 7.head.2"]
+    assert not with_guests.exists()
+
+
 @pytest.mark.parametrize(
     ("change", "state", "environment", "why"),
     [
+        ({"do": "fit"}, "S", FROM_CN1, "the server says state S"),
+        ({"do": "fit"}, "R", FROM_CN2, "that is not its mother superior cn1"),
         ({}, "R", FROM_CN1, "the server says state R of start 2"),
         ({"do": "resume"}, "S", FROM_CN1, "the server says state S"),
         ({"start": 1}, "S", FROM_CN1, "of start 2"),

@@ -286,6 +286,14 @@ def test_hold_means_one_member_of_an_array() -> None:
     assert slurm.orders == [("scontrol", "requeuehold", "4_3")]
 
 
+def test_job_without_room_is_suspended_again() -> None:
+    slurm = Recorder(changed("squeue-running.json", 4, {"job_state": "SUSPENDED"}))
+    slurm.suspend("4.lab")
+    assert slurm.orders == [("scontrol", "suspend", "4")]
+    with pytest.raises(SiteFault, match="is not suspended"):
+        Recorder(changed("squeue-running.json", 4, {})).suspend("4.lab")
+
+
 def test_release_is_named_also_where_the_controller_is_silent() -> None:
     assert Recorder(b'{"jobs": []}').release_command("4.lab") == "scontrol release 4"
 

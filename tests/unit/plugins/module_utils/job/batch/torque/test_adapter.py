@@ -53,7 +53,7 @@ class Recorder:
 
     def __init__(self, here: pathlib.Path, **state: object) -> None:
         self.here = here
-        for tool in ("qstat", "pbsnodes", "qhold", "qalter"):
+        for tool in ("qstat", "pbsnodes", "qhold", "qalter", "qsig"):
             (here / tool).write_text(PROGRAM)
             (here / tool).chmod(0o755)
         (here / "state").write_text(json.dumps({"note": "", "state": "free", "holds": "n", **state}))
@@ -161,6 +161,13 @@ def test_hold_is_the_owners_to_release(tmp_path: pathlib.Path) -> None:
     recorder = Recorder(tmp_path)
     adapter.Torque(tmp_path).hold("7.s")
     assert recorder.calls[0] == ["qhold", "-h", "u", "7.s"]
+
+
+def test_job_without_room_is_suspended_again(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path)
+    with pytest.raises(SiteFault, match=r"job 7\.s is not suspended"):  # nobody plays the server's part
+        adapter.Torque(tmp_path).suspend("7.s")
+    assert recorder.calls[0] == ["qsig", "-s", "suspend", "7.s"]
 
 
 @pytest.mark.parametrize(

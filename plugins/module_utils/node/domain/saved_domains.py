@@ -1,0 +1,58 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Domains whose memory goes to a file, and comes back from it.  Not libvirt's managed save: ours are transient."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import typing as t
+import xml.etree.ElementTree as ET
+
+from .domain_xml import parse
+
+
+class SavedDomains:
+    """What a connection (`connection.Domains`) can do with them."""
+
+    _libvirt: t.Any
+    _connection: t.Any
+
+    def _asking(self, what: str) -> contextlib.AbstractContextManager[None]:
+        raise NotImplementedError
+
+    def save(self, name: str, path: pathlib.Path) -> None:
+        """Write all that a paused domain has in memory to a file, and end it.
+
+        Args:
+            name: of the domain.
+            path: of the file, which becomes root's; its directory is there.
+
+        Raises:
+            NodeFault: libvirt does not answer; it may be at it.
+            VTorqueError: the domain is as it was; says why.
+        """
+        with self._asking(f"the saving of domain {name}"):
+            self._connection.lookupByName(name).saveFlags(str(path), None, self._libvirt.VIR_DOMAIN_SAVE_PAUSED)
+
+    def restore(self, path: pathlib.Path) -> None:
+        """Have a saved domain again, which stands still as it did.
+
+        A limit of its memory is left out, since libvirt takes one in its XML for more than that (`limit_memory`).
+
+        Args:
+            path: what `save` wrote; it stays.
+
+        Raises:
+            NodeFault: libvirt does not answer.
+            VTorqueError: the domain did not come back; says why.
+        """
+        lib = self._libvirt
+        with self._asking("the return of a saved domain"):
+            xml = parse(self._connection.saveImageGetXMLDesc(str(path), lib.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
+            limits = xml.findall("memtune")
+            for limit in limits:
+                xml.remove(limit)
+            changed = ET.tostring(xml, encoding="unicode") if limits else None
+            self._connection.restoreFlags(str(path), changed, lib.VIR_DOMAIN_SAVE_PAUSED)

@@ -1,0 +1,202 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that stand still go to the node's disk, and come back from it.
+
+Both take as long as the disk needs for a guest's memory, so a thread does them; the worker hears when it has ended.
+What is ordered stands in the guest's directory first (`state/saved_memory.py`): the end of a domain that we have saved
+is no loss.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import threading
+import typing as t
+
+from ...errors import VTorqueError
+from ...guest_saving import objections_to_saving
+from ...state.layout import job_key
+from ...system.clock import Deadline
+from ...time_budget import RETURN_LOCK_S
+from ...wire.messages import GuestSpec, NodePart
+from ..cache import disk_space
+from ..domain.connection import Domains
+from ..domain.domain_xml import memory_bytes, unsavable_parts
+from ..state import saved_memory, slots, start_lock
+from ..state.guest_file import read_guest_file
+from ..state.settings import NodeSettings
+from ..system import memory
+from . import room
+
+HERE, AWAY, STAYS = "here", "away", "stays"
+"""Where a guest is: in memory; on the disk, or on its way from or to it; in memory, because it cannot be saved."""
+
+
+class Saving:
+    """Where the guests of one start are while their job is suspended.
+
+    Args:
+        part: whose guests they are.
+        settings: this node's own word.
+        names: of the guests.
+        log: takes a line for the job's log.
+    """
+
+    def __init__(
+        self, part: NodePart, settings: NodeSettings, names: t.Iterable[str], log: t.Callable[[str], None]
+    ) -> None:
+        self._settings, self._log = settings, log
+        self._key = job_key(part.job_id, part.start)
+        self._directory = settings.start_dir(part.job_id, part.start)
+        self._specs: dict[int, GuestSpec] = {spec.rank: spec for spec in part.guests}
+        self._places = dict.fromkeys(names, HERE)
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread: threading.Thread | None = None
+        self._done: list[tuple[str, str]] = []
+        self._lack = ""
+
+    def fileno(self) -> int:
+        """Readable when a guest was saved or came back."""
+        return self._bell
+
+    @property
+    def busy(self) -> bool:
+        """Return whether guests are on their way."""
+        return self._thread is not None
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """The guests that are not in memory, or not for long."""
+        return tuple(name for name, place in self._places.items() if place == AWAY)
+
+    def can_go(self, names: t.Iterable[str]) -> tuple[str, ...]:
+        """Return which of these guests are in memory and may be saved."""
+        return tuple(name for name in names if self._places[name] == HERE)
+
+    def stay_again(self) -> None:
+        """What kept guests in memory is looked for anew at the next suspension."""
+        self._places = {name: HERE if place == STAYS else place for name, place in self._places.items()}
+
+    def save(self, domains: Domains, names: t.Sequence[str]) -> None:
+        """Begin to save guests that stand still, one after the other."""
+        if not names:
+            return
+        self._begin([(name, lambda name=name: self._save(domains, name)) for name in names])  # type: ignore[misc]
+
+    def bring_back(self, domains: Domains) -> bool:
+        """Begin to bring back what is away; False: this node has no room for it now, and that is in the log.
+
+        Raises:
+            VTorqueError: it is not known whether it has.
+        """
+        names = self.away
+        with start_lock.held(
+            self._settings.run_dir / "locks" / slots.LOCK, self._settings, Deadline.after(RETURN_LOCK_S)
+        ):
+            lack = room.lack(self._settings, self._key, domains)
+            if not lack:
+                for name in names:
+                    saved_memory.order_return(self._directory / name)
+        if lack:
+            if lack != self._lack:
+                self._log(f"saved guests stay on the disk: {lack}")
+            self._lack = lack
+            return False
+        self._lack = ""
+        self._begin([(name, lambda name=name: self._restore(domains, name)) for name in names])  # type: ignore[misc]
+        return True
+
+    def hear(self) -> bool:
+        """Take in what the thread has done; returns whether it has ended since."""
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            return False
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        for name, place in self._done:
+            self._places[name] = place
+        self._done.clear()
+        return True
+
+    def close(self) -> None:
+        """Nobody listens any more; what is on its way ends with the domain."""
+        if self._thread is None:
+            os.close(self._bell)
+
+    def _begin(self, works: t.Sequence[tuple[str, t.Callable[[], str]]]) -> None:
+        for name, _work in works:
+            self._places[name] = AWAY
+
+        def run() -> None:
+            try:
+                for name, work in works:
+                    self._done.append((name, work()))
+            finally:
+                os.eventfd_write(self._bell, 1)
+
+        self._thread = threading.Thread(target=run, daemon=True, name="saving")
+        self._thread.start()
+
+    # -- in the thread
+
+    def _save(self, domains: Domains, name: str) -> str:
+        guest = self._directory / name
+        try:
+            facts = domains.facts(name)
+            if facts is None:  # an attempt of which nobody heard the end
+                return AWAY if saved_memory.is_complete(guest) else HERE
+            why = "; ".join(objections_to_saving(unsavable_parts(facts.xml))) or self._order(guest, facts.xml)
+            if why:
+                self._log(f"guest {name} is paused and not saved: {why}")
+                return STAYS
+            domains.save(name, saved_memory.memory_file(guest))
+            saved_memory.memory_file(guest).chmod(0o600)
+            (one,) = (saved for saved in saved_memory.read_saved(self._directory) if saved.name == name)
+            self._log(f"guest {name} is saved, {one.disk_bytes >> 20} MiB on the disk of {self._settings.node_name}")
+        except (OSError, VTorqueError, ValueError) as error:
+            if saved_memory.is_complete(guest) and _is_gone(domains, name):
+                return AWAY
+            self._log(f"guest {name} is paused and not saved: {error}")
+            saved_memory.forget(guest)
+            return STAYS
+        return AWAY
+
+    def _order(self, guest: pathlib.Path, xml: str) -> str:
+        """Note that it is about to be saved; returns why there is no room for that, or ""."""
+        size = memory_bytes(xml)
+        with disk_space.counted(self._settings, Deadline.after(RETURN_LOCK_S)) as taken:
+            free = shutil.disk_usage(guest).free - taken.promised_bytes
+            if size > free:
+                return f"its memory of {size >> 20} MiB has no room on the disk, {max(0, free) >> 20} MiB are free"
+            saved_memory.order_save(guest, size)
+        return ""
+
+    def _restore(self, domains: Domains, name: str) -> str:
+        guest = self._directory / name
+        try:
+            if domains.facts(name) is None:
+                domains.restore(saved_memory.memory_file(guest))
+            self._limit(domains, guest)
+        except (OSError, VTorqueError) as error:
+            self._log(f"guest {name} is still on the disk, it is tried again: {error}")
+            return AWAY
+        saved_memory.forget(guest)
+        self._log(f"guest {name} is back from the disk")
+        return HERE
+
+    def _limit(self, domains: Domains, guest: pathlib.Path) -> None:
+        file = read_guest_file(guest)
+        if file is not None and (spec := self._specs.get(file.rank)) is not None:
+            domains.limit_memory(guest.name, memory.limit_mib(spec, self._settings.host_ram_mib))
+
+
+def _is_gone(domains: Domains, name: str) -> bool:
+    try:
+        return domains.facts(name) is None
+    except VTorqueError:
+        return False

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests of a suspended job go to the node's disk and come back, and what they had is another job's meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import stat
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing, room
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, pins
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory, slots
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+if t.TYPE_CHECKING:
+    from ..conftest import Node
+
+KEY = "7.head.1"
+ALL_SAVED = "guest vcn1-2 is saved"
+
+
+@pytest.fixture
+def saving(node: Node) -> Node:
+    """A node that saves guests of suspended jobs; two of them are ready, and watched."""
+    node.patch.setattr(monitor, "FIRST_PAUSE_S", 0.05)
+    node.patch.setattr(monitor, "LAST_PAUSE_S", 0.05)
+    node.patch.setattr(pausing, "AGAIN_S", 0.05)
+    clocks = node.settings.run_dir / "clocks"
+    node.patch.setattr(
+        clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
+    )
+    node.settings = dataclasses.replace(node.settings, suspend_guests="save", host_ram_mib=0)
+    node.open_log()
+    (node.run_directory / "ready.json").write_text("{}")
+    client.present(node.part(2), node.settings, node.soon())
+    node.wait_for_words("watches the guests")
+    return node
+
+
+def suspend(node: Node, until: str = ALL_SAVED) -> None:
+    pause_order.order_pause(node.settings, KEY)
+    node.wait_for_words(until)
+
+
+def states(node: Node) -> dict[str, str]:
+    return {name: facts.state for name, facts in node.hypervisor.running.items()}
+
+
+def test_guests_of_a_suspended_job_are_on_the_disk_as_roots_alone_and_come_back(saving: Node) -> None:
+    suspend(saving)
+    assert states(saving) == {}
+    start = saving.settings.start_dir("7.head", 1)
+    for name in ("vcn1-1", "vcn1-2"):
+        memory = saved_memory.memory_file(start / name)
+        assert stat.S_IMODE(memory.stat().st_mode) == 0o600
+        assert stat.S_IMODE(memory.parent.stat().st_mode) == 0o700
+        assert (start / name / "disk.qcow2").exists()
+    assert [(one.name, one.complete) for one in saved_memory.read_saved(start)] == [("vcn1-1", True), ("vcn1-2", True)]
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    saving.wait_for_file(saving.settings.run_dir / "clocks")
+    assert saved_memory.read_saved(start) == ()
+    assert "is lost" not in saving.log.read_text()
+    assert set(saving.hypervisor.limits) == {"vcn1-1", "vcn1-2"}
+
+
+def test_guest_that_came_back_is_watched_as_before(saving: Node) -> None:
+    suspend(saving)
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    saving.hypervisor.pause("vcn1-2")
+    saving.wait_for_words("guest vcn1-2 is lost: it was paused: an I/O error")
+    assert "vcn1-1 is lost" not in saving.log.read_text()
+
+
+def test_libvirt_restarted_while_guests_are_saved_loses_none(saving: Node) -> None:
+    suspend(saving)
+    saving.hypervisor.dead = True
+    saving.wait_for_words("libvirt was lost")
+    pause_order.take_back(saving.settings, KEY)
+    saving.hypervisor.dead = False
+    saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert "is lost:" not in saving.log.read_text()
+
+
+def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
+    suspend(saving)
+    removed = saving.absent()
+    assert f"directory {KEY}" in removed
+    assert not saving.settings.start_dir("7.head", 1).exists()
+    assert slots.taken(saving.settings) == {}
+
+
+def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
+    (saving.hypervisor.place / "refuses").write_text("no room left on device")
+    suspend(saving, "guest vcn1-2 is paused and not saved: the saving of a domain: no room left on device")
+    assert states(saving) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+
+
+def test_guest_that_does_not_come_back_is_tried_again_and_no_other_goes_on(saving: Node) -> None:
+    suspend(saving)
+    (saving.hypervisor.place / "refuses").write_text("cannot allocate memory")
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("guest vcn1-2 is still on the disk, it is tried again: the return of a saved domain: cannot")
+    assert states(saving) == {}
+    (saving.hypervisor.place / "refuses").unlink()
+    saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+
+
+def test_guest_with_virtiofs_stays_in_memory_and_the_record_says_why(saving: Node) -> None:
+    for path in saving.hypervisor.place.glob("vcn1-*.xml"):
+        shares = "<devices><filesystem type='mount'><driver type='virtiofs'/><target dir='x'/></filesystem>"
+        path.write_text(path.read_text().replace("<devices>", shares))
+    suspend(saving, "guest vcn1-2 is paused and not saved: it mounts a directory of its node by virtiofs")
+    assert states(saving) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+
+
+def test_disk_without_room_for_the_memory_keeps_guests_in_memory(saving: Node) -> None:
+    other = saving.settings.start_dir("8.head", 1) / "vcn1-3"
+    other.mkdir(parents=True)
+    (other / "disk.qcow2").write_bytes(bytes(24) + (1 << 60).to_bytes(8, "big"))
+    suspend(saving, "guest vcn1-2 is paused and not saved: its memory of 64 MiB has no room on the disk")
+    assert states(saving) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+
+
+def test_guests_wait_on_the_disk_until_their_cores_are_free_again(saving: Node) -> None:
+    guest = saving.settings.start_dir("7.head", 1) / "vcn1-1"
+    claims.claim(guest, pins.Pins(((2,), (3,)), (1,)))
+    suspend(saving)
+    assert claims.read_claims(saving.settings, "8.head.1", ()) == {}
+    other = saving.settings.start_dir("8.head", 1) / "vcn1-3"
+    other.mkdir(parents=True)
+    claims.claim(other, pins.Pins(((3,), (4,)), (5,)))
+    saving.hypervisor.place.joinpath("vcn1-3.xml").write_text("<domain><name>vcn1-3</name></domain>")
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("saved guests stay on the disk: cores 3 of cn1 have been given to 8.head.1")
+    assert set(states(saving)) == {"vcn1-3"}
+    saving.hypervisor.place.joinpath("vcn1-3.xml").unlink()
+    saving.wait_for_words("gone on after")
+    assert claims.read_claims(saving.settings, "8.head.1", ()) == {1: KEY, 2: KEY, 3: KEY}
+
+
+def test_guests_wait_on_the_disk_while_others_have_the_memory(saving: Node) -> None:
+    suspend(saving)
+    place = saving.hypervisor.place / "vbig-1.xml"
+    place.write_text("<domain><name>vbig-1</name><memory unit='GiB'>900000</memory></domain>")
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("saved guests stay on the disk: cn1 has 0 MiB of memory for guests now, and 128 MiB are")
+    place.unlink()
+    saving.wait_for_words("gone on after")
+
+
+def test_saved_guests_do_not_count_for_the_next_job(saving: Node) -> None:
+    settings = dataclasses.replace(saving.settings, max_guests=2)
+    with pytest.raises(VTorqueError, match="it bears 2, and has 2"):
+        slots.take(settings, "8.head.1", 2, Deadline.after(5), busy=lambda _slot: False)
+    suspend(saving)
+    assert slots.take(settings, "8.head.1", 2, Deadline.after(5), busy=lambda _slot: False) == (3, 4)
+    with saving.hypervisor.connect("") as domains:
+        assert "bears 2 guests, and has 8.head.1/vcn1-3, 8.head.1/vcn1-4" in room.lack(settings, KEY, domains)
+
+
+def test_memory_that_is_being_saved_is_promised_room_on_the_disk(saving: Node) -> None:
+    guest = saving.settings.start_dir("7.head", 1) / "vcn1-1"
+    before = disk_space.taken_by_guests(saving.settings.guests_dir).promised_bytes
+    saved_memory.order_save(guest, 5 << 20)
+    assert disk_space.taken_by_guests(saving.settings.guests_dir).promised_bytes == before + (5 << 20)
+    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
+    assert disk_space.taken_by_guests(saving.settings.guests_dir).promised_bytes == before
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("<filesystem type='mount'><driver type='virtiofs' queue='1024'/></filesystem>", {"virtiofs"}),
+        ("<filesystem type='mount' accessmode='passthrough'/>", {"9p"}),
+        ("<hostdev mode='subsystem' type='pci'/>", {"pci"}),
+        ("<shmem name='x'/>", {"shared memory"}),
+        ("<disk><source protocol='nbd'><host transport='unix'/></source></disk>", {"user disk"}),
+        ("<disk><backingStore><source protocol='nbd'/></backingStore></disk>", {"user disk"}),
+        ("<disk type='file'><source file='/x'/></disk>", set()),
+    ],
+)
+def test_part_of_a_domain_that_cannot_be_saved_is_found(part: str, name: set[str]) -> None:
+    assert domain_xml.unsavable_parts(f"<domain><devices>{part}</devices></domain>") == name
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ("<memoryBacking><hugepages/></memoryBacking>", "huge pages"),
+        ("<numatune><memnode cellid='0' mode='strict' nodeset='0'/></numatune>", "cells"),
+    ],
+)
+def test_memory_that_the_next_job_may_take_is_not_saved(part: str, name: str) -> None:
+    assert domain_xml.unsavable_parts(f"<domain>{part}<devices/></domain>") == {name}
