@@ -88,9 +88,6 @@ SAME: tuple[str, ...] = (
     "VRDMA_ENABLED",
     "VRDMA_NODES",
     "UNCLOT_ENABLED",
-    "SNAP_MONITORING_ENABLED",
-    "SNAP_BIN_DIR",
-    "SNAP_TAG_FORMAT",
     "DISABLE_MIKELANGELO_HPC_STACK",
     "MAX_VMS_PER_NODE",
 )
@@ -115,6 +112,7 @@ GONE: dict[str, str] = {
     "SUSPENDED_IMAGE_DIR": "suspended guests have no directory of their own yet",
     "MEASURE_TIME": "the record of every job has the time of each phase: vmgr job show",
     "KEEP_VM_ALIVE": "no guest outlives its job",
+    "SNAP_BIN_DIR": "no collector is needed: each job's worker samples its guests (metrics, sample_s)",
     "SSH_OPTS": "ssh is always called with every option, and checks host keys",
     "SCP_OPTS": "nothing is copied by scp",
     "VIRSH_OPTS": "virsh is not called",
@@ -161,6 +159,12 @@ _OLD_PACKAGES = {
     "sw_packages_redhat": "nfs-common libnfs1 nfs-utils openmpi openmpi-devel metis metis-devel nfs-ganesha-mount-9P",
 }
 _PLACEHOLDER = "my-domain"
+_TRANSLATED: dict[tuple[str, str], tuple[str | None, str]] = {
+    ("metrics", "true"): ("both", "figures go to the record and to a node exporter"),
+    ("metrics", "false"): (None, "figures in the record need no collector"),
+    ("prologue_timeout", "600"): (None, "the original's 600 is more than Torque's usual $prologalarm (300) leaves"),
+}
+"""What old values of parameters became, and why; None: the default."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -313,11 +317,8 @@ def _translated(
         return None, "" if parameter.default is None else "it was empty"
     if _PLACEHOLDER in value:
         return None, f"{format_value(value)} is the original's placeholder"
-    if parameter.name == "prologue_timeout" and value == "600":
-        return (
-            None,
-            "the original's 600 is more than Torque's usual $prologalarm (300) leaves",
-        )
+    if (parameter.name, value.lower()) in _TRANSLATED:
+        return _TRANSLATED[parameter.name, value.lower()]
     if parameter.kind.form == "path" and value != "/" and value.endswith("/"):
         return value.rstrip("/"), ""
     if parameter.name == "img_default" and value.startswith("/"):

@@ -143,10 +143,10 @@ _EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
-_LOG = "the product's log"
-_IOCM, _VRDMA, _UNCLOT, _SNAP = "IOcm", "vRDMA", "UNCLOT", "telemetry"
-_SPARE = "spare nodes"
-_GUEST_PACKAGES = "packages at boot"
+_METRICS = choice("off", "record", "textfile", "both")
+_TAG = "snapTask-[username]-[jobid]"
+_LOG, _SPARE, _GUEST_PACKAGES = "the product's log", "spare nodes", "packages at boot"
+_IOCM, _VRDMA, _UNCLOT = "IOcm", "vRDMA", "UNCLOT"
 
 
 @frozen
@@ -349,9 +349,10 @@ class Policy:
     iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
     iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
     unclot_enabled: bool = _parameter(_FLAG, False, "the site has UNCLOT", later=_UNCLOT)
-    snap_monitoring_enabled: bool = _parameter(_FLAG, False, "measure every job's guests", later=_SNAP)
-    snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
-    snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
+    metrics: str = _parameter(_METRICS, "record", "where figures of guests go", old=("SNAP_MONITORING_ENABLED",))
+    sample_s: int = _parameter(number(0, 3600), 30, "seconds between two samples of guests; 0: none")
+    metrics_dir: str = _parameter(_PATH, "/var/lib/prometheus/node-exporter", "textfile directory of a node exporter")
+    metrics_tag: str = _parameter(_LINE, _TAG, "tag of figures; also [node], [rank]", old=("SNAP_TAG_FORMAT",))
 
     debug_default: bool = _parameter(_FLAG, False, "log in detail, unless the user sets DEBUG", section="log")
     trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)

@@ -241,7 +241,9 @@ def choice(*choices: str) -> Kind:
     allowed = ", ".join(choices[:-1]) + (f" or {choices[-1]}" if len(choices) > 1 else choices[-1])
 
     def read(value: object) -> str:
+        # YAML takes a bare `off` for a flag
         word = str(value).lower()
+        word = "off" if word == "false" and "off" in choices else word
         if word not in choices:
             raise BadValue(allowed + nearest(word, choices))
         return word
