@@ -156,6 +156,7 @@ class ActionModule(JobAction):
                 bare_file(place, node).unlink(missing_ok=True)
                 save_answer(place, layout.StepFile.USED, node, answers[node].used)
                 save_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
+                save_answer(place, layout.StepFile.SERIES, node, answers[node].series)
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))

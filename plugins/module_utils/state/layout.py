@@ -26,6 +26,8 @@ RECORD, LOG = "record.json", "vtorque.log"
 """In the directory of a record: what outlives the job, and what vTorque did for it."""
 USED, ALONE, SUPERIOR = "used.json", "alone.json", "superior.json"
 """There, too, on each node: what its guests used, whether the job had it for itself, and who led the start."""
+SAMPLES, SERIES = "samples.jsonl", "series.json"
+"""There, too: what each node measured of its guests, and where the job was led what all nodes handed over of that."""
 
 # in the run directory of a start
 JOB = "job.json"
@@ -51,6 +53,7 @@ class StepFile(enum.StrEnum):
     PHASE = "phase"
     UPDATES = "updates"
     USED = "used"
+    SERIES = "series"
     CONSOLES = "consoles"
     ERROR = "error"
 

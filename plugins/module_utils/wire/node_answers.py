@@ -80,6 +80,7 @@ class GuestUse:
         written_bytes: to its disks.
         received_bytes: over its network.
         sent_bytes: over its network.
+        wait_s: seconds in which its vCPUs were ready and waited for a processor of the node, all of them together.
     """
 
     name: str = text_field(HOST_NAME)
@@ -89,6 +90,7 @@ class GuestUse:
     written_bytes: int = number_field(NOT_KNOWN, _MOST)
     received_bytes: int = number_field(NOT_KNOWN, _MOST)
     sent_bytes: int = number_field(NOT_KNOWN, _MOST)
+    wait_s: float = number_field(NOT_KNOWN, 10**12, default=NOT_KNOWN)
 
     @leaves_nothing
     def known(self) -> dict[str, float]:

@@ -94,6 +94,10 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         guest_programs=guest.GUEST_PROGRAMS,
         guest_variables=tuple(guest.GUEST_VARIABLES.items()),
         guest_scripts=guest.GUEST_SCRIPTS,
+        sample_s=policy.sample_s,
+        metrics=policy.metrics,
+        metrics_dir=pathlib.Path(policy.metrics_dir),
+        metrics_tag=policy.metrics_tag,
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

@@ -20,6 +20,7 @@ from ...module_utils.node.health import causes
 from ...module_utils.node.lifecycle import room
 from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import delivery_queue, layout
 from ...module_utils.system.clock import Deadline
 from .node_settings import LoadPolicy, settings_of
@@ -94,6 +95,7 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
     swept = _swept(policy, node, batch, deadline, any_number)
     try:
         note = offline_note.take_back(batch, node, lambda cause: causes.troubles(settings, cause))
+        node_figures.write_offline(settings, offline=bool(note.note) and not note.taken_back)
     except VTorqueError as error:
         swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
         note = offline_note.NoteWord()

@@ -26,6 +26,7 @@ from ...module_utils.node.guest import console_tail, data_disk, join, security_u
 from ...module_utils.node.lifecycle import client, handover, present_absent, room
 from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.node.telemetry import sample_file
 from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
@@ -180,7 +181,9 @@ def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answe
     record = settings.record_dir(part.job_id, part.start)
     used = [to_dict(one) for one in usage.read_use(record)]
     consoles = [to_dict(one) for one in console_tail.read_ends(record)]
-    return make_answer(removed=removed, left=left, used=used, consoles=consoles)
+    measured = sample_file.read_series(record, settings.node_name)
+    series = [to_dict(measured)] if measured else []
+    return make_answer(removed=removed, left=left, used=used, consoles=consoles, series=series)
 
 
 def _bare_host(

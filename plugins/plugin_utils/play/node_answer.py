@@ -19,6 +19,7 @@ from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict
 from ...module_utils.wire.messages import NodePart
 from ...module_utils.wire.node_answers import BareHost, GuestConsole, GuestFacts, GuestUse
+from ...module_utils.wire.series import GuestSeries, NodeSeries
 from ...module_utils.wire.update_result import GuestUpdates
 
 SSH_FAILED = 255
@@ -37,6 +38,7 @@ class Answer:
         consoles: the ends of their consoles.
         bare: what a host that stays bare says of itself; None: it was not asked.
         updates: what became of the guests' security updates, where the site wants some.
+        series: what the node has measured of its guests; one at most.
     """
 
     guests: tuple[GuestFacts, ...]
@@ -45,6 +47,7 @@ class Answer:
     bare: BareHost | None = None
     updates: tuple[GuestUpdates, ...] = ()
     consoles: tuple[GuestConsole, ...] = ()
+    series: tuple[NodeSeries, ...] = ()
 
 
 @leaves_nothing
@@ -102,9 +105,11 @@ def _read(part: NodePart, data: object, asked: str) -> Answer:
     _check_names(part, updates, asked)
     consoles = tuple(from_dict(GuestConsole, item, "consoles") for item in _list(data, "consoles", asked))
     _check_names(part, consoles, asked)
+    series = tuple(from_dict(NodeSeries, item, "series") for item in _list(data, "series", asked)[:1])
+    _check_names(part, [guest for one in series for guest in one.guests], asked)
     removed = _texts_of(_list(data, "removed", asked))
     in_order = tuple(sorted(guests, key=lambda guest: guest.rank))
-    return Answer(in_order, removed, used, _bare_host(part, data, asked), updates, consoles)
+    return Answer(in_order, removed, used, _bare_host(part, data, asked), updates, consoles, series)
 
 
 def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost | None:
@@ -119,7 +124,9 @@ def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost |
 
 
 def _check_names(
-    part: NodePart, guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole], asked: str
+    part: NodePart,
+    guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole | GuestSeries],
+    asked: str,
 ) -> None:
     """A node speaks of guests of its own, and of each once; it spells its name its own way, and so it names them."""
     short = part.node.partition(".")[0]

@@ -101,9 +101,9 @@ def save_answer(place: JobPlace, step: layout.StepFile, node: str, facts: t.Sequ
 
     Args:
         place: the start of the job.
-        step: `UPDATES`, `USED` or `CONSOLES`.
+        step: `UPDATES`, `USED`, `CONSOLES` or `SERIES`.
         node: whose guests they are.
-        facts: a dataclass of the wire for each guest; nothing: there may be an earlier answer that says more.
+        facts: dataclasses of the wire; nothing: there may be an earlier answer that says more.
     """
     if facts:
         keep(place.file(step.of(node)), {step.value: [to_dict(one) for one in facts]})

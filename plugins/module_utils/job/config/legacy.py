@@ -83,9 +83,6 @@ SAME: tuple[str, ...] = (
     "VRDMA_ENABLED",
     "VRDMA_NODES",
     "UNCLOT_ENABLED",
-    "SNAP_MONITORING_ENABLED",
-    "SNAP_BIN_DIR",
-    "SNAP_TAG_FORMAT",
     "DISABLE_MIKELANGELO_HPC_STACK",
     "MAX_VMS_PER_NODE",
 )
@@ -153,6 +150,12 @@ GONE: dict[str, str] = {
 """Names that nothing became, and why."""
 
 _PLACEHOLDER = "my-domain"
+_TRANSLATED: dict[tuple[str, str], tuple[str | None, str]] = {
+    ("metrics", "true"): ("both", "figures go to the record and to a node exporter"),
+    ("metrics", "false"): (None, "figures in the record need no collector"),
+    ("prologue_timeout", "600"): (None, "the original's 600 is more than Torque's usual $prologalarm (300) leaves"),
+}
+"""What old values of parameters became, and why; None: the default."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -302,11 +305,8 @@ def _translated(
         return None, "" if parameter.default is None else "it was empty"
     if _PLACEHOLDER in value:
         return None, f"{format_value(value)} is the original's placeholder"
-    if parameter.name == "prologue_timeout" and value == "600":
-        return (
-            None,
-            "the original's 600 is more than Torque's usual $prologalarm (300) leaves",
-        )
+    if (parameter.name, value.lower()) in _TRANSLATED:
+        return _TRANSLATED[parameter.name, value.lower()]
     if parameter.kind.form == "path" and value != "/" and value.endswith("/"):
         return value.rstrip("/"), ""
     if parameter.name == "img_default" and value.startswith("/"):

@@ -136,9 +136,10 @@ _EXPORT = text(mounts_of_guests.EXPORT, "an export (server:/path)")
 _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and . _ + -")
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
-_LOG = "the product's log"
-_IOCM, _VRDMA, _SNAP = "IOcm", "vRDMA", "telemetry"
-_SPARE = "spare nodes"
+_METRICS = choice("off", "record", "textfile", "both")
+_TAG = "snapTask-[username]-[jobid]"
+_LOG, _SPARE = "the product's log", "spare nodes"
+_IOCM, _VRDMA = "IOcm", "vRDMA"
 
 
 @frozen
@@ -334,9 +335,10 @@ class Policy:
     unclot_enabled: bool = _parameter(
         _FLAG, False, "the guests of a job on a host may share a region of memory (unclot)"
     )
-    snap_monitoring_enabled: bool = _parameter(_FLAG, False, "measure every job's guests", later=_SNAP)
-    snap_bin_dir: str = _parameter(_PATH, "/usr/local/bin", "where the collector's programs are", later=_SNAP)
-    snap_tag_format: str = _parameter(_LINE, "snapTask-[username]-[jobid]", "tag of a job's figures", later=_SNAP)
+    metrics: str = _parameter(_METRICS, "record", "where figures of guests go", old=("SNAP_MONITORING_ENABLED",))
+    sample_s: int = _parameter(number(0, 3600), 30, "seconds between two samples of guests; 0: none")
+    metrics_dir: str = _parameter(_PATH, "/var/lib/prometheus/node-exporter", "textfile directory of a node exporter")
+    metrics_tag: str = _parameter(_LINE, _TAG, "tag of figures; also [node], [rank]", old=("SNAP_TAG_FORMAT",))
 
     debug_default: bool = _parameter(_FLAG, False, "log in detail, unless the user sets DEBUG", section="log")
     trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
@@ -359,6 +361,7 @@ RETIRED: dict[str, str] = {
     "arp_bin": "addresses are read from the kernel's own table of neighbours, without a program",
     "sw_packages_debian": _IN_IMAGE,
     "sw_packages_redhat": _IN_IMAGE,
+    "snap_bin_dir": "no collector is needed: each job's worker samples its guests (metrics, sample_s)",
     "enable_dev_mode": "DEBUG=true vsub logs a job in detail, its record has the consoles of its guests, and none "
     "outlives its job; parallel: false starts nodes one after the other",
 }

@@ -29,6 +29,7 @@ from ..batch.vm_job import vm_job_of
 from ..config import policy_file
 from ..config.parameters import Policy
 from ..records import delivery, transfer_format, writer
+from ..records.samples import series_file
 from ..request.value_types import written
 from . import playbook, user_script
 from .start import Places, Start
@@ -198,6 +199,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
             known[name] = files.read_json(start.directory / file)
     _add_job(known, start)
     _add_use(known, start)
+    _add_series(known, start, call.uid)
     _add_consoles(start, call.uid)
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):
@@ -242,6 +244,14 @@ def _add_use(known: dict[str, t.Any], start: Start) -> None:
     for guest in known.get("guests", ()):
         if guest.get("name") in used:
             guest["used"] = used[guest["name"]]
+
+
+def _add_series(known: dict[str, t.Any], start: Start, uid: int | None) -> None:
+    """Beside the record what its nodes measured, and in it the energy."""
+    with contextlib.suppress(OSError, VTorqueError):
+        nodes = series_file.write_series(start.directory, start.record_directory, uid)
+        if energy := series_file.energy_of(nodes):
+            known["energy"] = energy
 
 
 def _add_consoles(start: Start, uid: int | None) -> None:

@@ -174,6 +174,7 @@ FORM: dict[str, Check] = {
     "vm_prologue": _FACTS,
     "vm_epilogue": _FACTS,
     "left": _list(_text),
+    "energy": _mapping(_object(joules=_figure, how=_text), MANY),
     "exit_status": _count,
     "ended": _or_none(_figure),
     "vtorque": _text,

@@ -26,17 +26,18 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...frozen import frozen
-from ...state.layout import CONSOLE_END, LOG, RECORD
+from ...state.layout import CONSOLE_END, LOG, RECORD, SERIES
 from ...wire.form import FormError
 from ...wire.messages import HOST_NAME, JOB_ID
 from . import schema
+from .samples import series_file
 
 VERSION = 2
 LINE_LIMIT = 1 << 14
 TEXT_LIMIT = 1 << 18
 """Bytes of a log or console that are handed over: its end, where it is longer; the node keeps more."""
-MOST_FILES = 34
-"""The record, the log, and the consoles of 32 guests, by their names; of a bigger job the others stay on the node."""
+MOST_FILES = 35
+"""The record, the log, the series of figures, and the consoles of 32 guests; others stay on the node."""
 
 
 @frozen
@@ -68,6 +69,8 @@ def limit_of(name: str) -> int:
     """
     if name == RECORD:
         return schema.LIMIT
+    if name == SERIES:
+        return series_file.LIMIT
     if name == LOG or (name.endswith(CONSOLE_END) and re.fullmatch(HOST_NAME, name.removesuffix(CONSOLE_END))):
         return TEXT_LIMIT
     raise FormError("the record", f"holds a file {name[:80]!r}, which is none of a record's")
@@ -84,7 +87,7 @@ def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
     Raises:
         VTorqueError: there is no record, or it cannot be read.
     """
-    names = [RECORD, LOG, *_consoles(directory)]
+    names = [RECORD, LOG, SERIES, *_consoles(directory)]
     files: dict[str, bytes] = {}
     try:
         for name in names[:MOST_FILES]:
@@ -101,7 +104,7 @@ def staying(directory: pathlib.Path) -> int:
     Args:
         directory: of the record.
     """
-    return max(0, len(_consoles(directory)) + len((RECORD, LOG)) - MOST_FILES)
+    return max(0, len(_consoles(directory)) + len((RECORD, LOG, SERIES)) - MOST_FILES)
 
 
 def _consoles(directory: pathlib.Path) -> list[str]:
@@ -179,6 +182,8 @@ def read(stream: t.BinaryIO, announcement: Announcement) -> Parcel:
     if RECORD not in files:
         raise FormError("the record", f"has no {RECORD}")
     schema.check(files[RECORD], announcement.job_id, announcement.start)
+    if SERIES in files:
+        series_file.check_series(files[SERIES])
     return Parcel(announcement.job_id, announcement.start, files)
 
 

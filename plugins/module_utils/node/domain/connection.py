@@ -138,7 +138,7 @@ class Domains(SavedDomains):
                         raise
         return tuple(sorted((f for f in found if f.mark or not ours), key=lambda f: f.name))
 
-    def figures(self, names: t.Collection[str], within_s: float) -> dict[str, dict[str, int]]:
+    def figures(self, names: t.Collection[str], within_s: float | None) -> dict[str, dict[str, int]]:
         """What domains have used so far: libvirt's own figures (`virConnectGetAllDomainStats`), and `cpu.process`.
 
         A qemu that does not answer must not keep anybody from ending it: the question is asked in a thread, and an
@@ -146,7 +146,7 @@ class Domains(SavedDomains):
 
         Args:
             names: exact names.
-            within_s: seconds for the answer.
+            within_s: seconds for the answer; None: the caller waits for it, in a thread of their own.
 
         Returns:
             Figures by their names in libvirt, for each domain that is there; `cpu.process` is in nanoseconds.
@@ -167,6 +167,9 @@ class Domains(SavedDomains):
             with contextlib.suppress(self._libvirt.libvirtError):
                 ask()
 
+        if within_s is None:
+            work()
+            return found
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         thread.join(within_s)

@@ -19,12 +19,11 @@ from ...state import layout
 from ...system import files
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.node_answers import NOT_KNOWN, GuestUse
+from ..system import process_figures
 from .connection import Domains
 
 WITHIN_S = 1.0
 """For libvirt's answer: a guest that hangs is taken away without its figures."""
-PID_FILES = pathlib.Path("/run/libvirt/qemu")
-PROC = pathlib.Path("/proc")
 
 
 def save_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None) -> None:
@@ -39,7 +38,7 @@ def save_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, o
     with contextlib.suppress(OSError, VTorqueError):
         figures = domains.figures(names, WITHIN_S)
         found = {one.name: one for one in read_use(record)}
-        found |= {name: use_of(name, measured, peak_bytes(name)) for name, measured in figures.items()}
+        found |= {name: use_of(name, measured, _read_process(name)) for name, measured in figures.items()}
         if figures:
             files.make_record_directory(record, owner_uid)
             text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})
@@ -59,13 +58,13 @@ def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:
         return ()
 
 
-def use_of(name: str, measured: t.Mapping[str, int], ram_peak_bytes: int) -> GuestUse:
-    """A guest's use from libvirt's figures, those of all its disks and interfaces together.
+def use_of(name: str, measured: t.Mapping[str, int], process: process_figures.ProcessFigures | None = None) -> GuestUse:
+    """A guest's use from libvirt's figures, those of all its disks and interfaces together, and from the kernel's.
 
     Args:
         name: of the guest.
         measured: as `Domains.figures` has them.
-        ram_peak_bytes: see `peak_bytes`.
+        process: of its process; None: not known.
     """
 
     def together(pattern: str) -> int:
@@ -76,25 +75,15 @@ def use_of(name: str, measured: t.Mapping[str, int], ram_peak_bytes: int) -> Gue
     return GuestUse(
         name=name,
         cpu_s=NOT_KNOWN if cpu_ns is None else round(cpu_ns / 1e9, 3),
-        ram_peak_bytes=ram_peak_bytes,
+        ram_peak_bytes=(process.peak_bytes or NOT_KNOWN) if process else NOT_KNOWN,
         read_bytes=together(r"block\.[0-9]+\.rd\.bytes"),
         written_bytes=together(r"block\.[0-9]+\.wr\.bytes"),
         received_bytes=together(r"net\.[0-9]+\.rx\.bytes"),
         sent_bytes=together(r"net\.[0-9]+\.tx\.bytes"),
+        wait_s=NOT_KNOWN if process is None or process.wait_s is None else round(process.wait_s, 3),
     )
 
 
-def peak_bytes(name: str, pid_files: pathlib.Path = PID_FILES) -> int:
-    """The most memory that a guest's process has held, by the kernel's word; `NOT_KNOWN` where it cannot be told.
-
-    Args:
-        name: of the guest.
-        pid_files: where libvirt writes down the processes of its domains.
-    """
-    try:
-        pid = int((pid_files / f"{name}.pid").read_text(encoding="ascii"))
-        status = (PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace")
-    except (OSError, ValueError):
-        return NOT_KNOWN
-    found = re.search(r"^VmHWM:\s+([0-9]+) kB$", status, re.MULTILINE)
-    return int(found[1]) * 1024 if found else NOT_KNOWN
+def _read_process(name: str) -> process_figures.ProcessFigures | None:
+    pid = process_figures.read_pid(name)
+    return None if pid is None else process_figures.read_figures(pid)

@@ -31,6 +31,7 @@ from ..domain.events import DomainEvent
 from ..guest.console import Console
 from ..state.start_lock import OverWatch
 from ..system import cpus
+from ..telemetry.sampler import Sampler
 from . import guest_processes as lifelines
 from .builder import Order, readable
 from .guest_processes import Lifeline
@@ -136,6 +137,7 @@ class Watching:
         self._words = shell_message.Listener(self._place)
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
         self._follower = Follower(order.follow, self._place, log)
+        self._sampler = Sampler(part, settings, needed, log)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -156,7 +158,9 @@ class Watching:
                 return GIVEN_UP
             self._hear(heard)
             self._confine()
-            self._pausing.follow(self.domains, [name for name, guest in self._guests.items() if guest.lost])
+            lost = [name for name, guest in self._guests.items() if guest.lost]
+            self._pausing.follow(self.domains, lost)
+            self._sampler.follow(self.domains, [*lost, *self._pausing.away])
             self._note_away()
             if self._telling is not None:
                 self._telling.go_on()
@@ -177,6 +181,10 @@ class Watching:
             else:
                 for one in some:
                     one.close()
+
+    def end_samples(self) -> None:
+        """Take the last sample, while the guests are still there."""
+        self._sampler.finish([name for name, guest in self._guests.items() if guest.lost])
 
     def end_pause(self) -> None:
         """Let the guests of a start that is over go on: what is done in them before they go needs them."""
@@ -211,7 +219,7 @@ class Watching:
             due.append(time.monotonic() + self._telling.due_s())
         if self._cpusets and self.domains is not None:
             due.append(self._cpusets_at)
-        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower)]
+        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower, self._sampler)]
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
 
     # -- libvirt

@@ -229,6 +229,7 @@ class _Worker:
         watching = Watching(self.order, log)
         try:
             why = watching.run(over, self.noted, held)
+            watching.end_samples()
             log(f"worker {os.getpid()} takes the guests away: {why}")
             if over.over() and watching.domains is None:
                 log("without libvirt: left to whoever ended the start")

@@ -26,6 +26,7 @@ from ..state import slots
 from ..state.directories import entries
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
+from ..telemetry import node_figures, textfile
 from .inventory import end_processes
 
 
@@ -46,7 +47,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     """
     key = job_key(job_id, start)
     directory = settings.start_dir(job_id, start)
-    removed: list[str] = []
+    removed = [f"metrics of {key}"] if textfile.remove(key, settings) else []
     macs: set[str] = set()
     there = [
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
@@ -79,6 +80,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         settings.agent_socket(slot).unlink(missing_ok=True)
     removed += [f"network rules {name}" for name in nft_rules.let_go(map(settings.tap_name, mine), settings)]
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
+    node_figures.write_node(settings)
     if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes
         removed += load_bare_host().remove(key, settings, Deadline.after(BARE_KEYS_S))
     return tuple(removed)

@@ -23,6 +23,7 @@ from ..bare.loading import load_bare_host
 from ..state.directories import GONE, entries
 from ..state.settings import NodeSettings
 from ..state.start_lock import STONE_KEPT_S
+from ..telemetry import node_figures, textfile
 
 LOCK_KEPT_S = 86_400.0
 """An empty file that nobody holds does no harm for a day."""
@@ -52,7 +53,9 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
     Returns:
         What was removed, as words.
     """
+    node_figures.write_node(settings)
     return (
+        *textfile.remove_stale(settings),
         *_dangling_links(settings),
         *_half_files(settings),
         *_playbooks(settings),

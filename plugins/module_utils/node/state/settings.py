@@ -67,6 +67,10 @@ class NodeSettings:
         shares_regions: may guests of a job share a region of memory?
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
+        sample_s: seconds between two samples of the guests' figures; 0: none are taken.
+        metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
+        metrics_dir: from where the node exporter reads them.
+        metrics_tag: what the site calls them (`series.format_tag`).
     """
 
     node_name: str
@@ -120,6 +124,10 @@ class NodeSettings:
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),
     )
+    sample_s: int = 0
+    metrics: str = "record"
+    metrics_dir: pathlib.Path = pathlib.Path("/var/lib/prometheus/node-exporter")
+    metrics_tag: str = "snapTask-[username]-[jobid]"
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")

@@ -211,6 +211,7 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         names, seconds = zip(*phase_figures(record), strict=True)
         _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
     bars = job_usage.draw(job_usage.uses_of(record), plain=not _has_blocks())
+    bars += [energy] if (energy := job_usage.format_energy(record)) else []
     for heading, lines in (("used", bars), ("advice", job_usage.advise(record))):
         if lines:
             print(f"\n{heading}", *lines, sep="\n  ")

@@ -27,6 +27,8 @@ IDLE_SHARE = 0.5
 """Advice is given where less than this share of the vCPUs worked."""
 LITTLE_MEMORY = 0.4
 """Advice is given where less than this share of the memory was ever touched."""
+MUCH_WAITING = 0.1
+"""Advice is given where vCPUs waited for more than this share of their time."""
 MEMORY_MARGIN = 1.5
 LEAST_MIB = 512
 ALONE_SHARE = 0.9
@@ -41,7 +43,7 @@ class Use:
 
     Attributes:
         guest: its name.
-        kind: `vcpus` or `memory`.
+        kind: `vcpus`, `waits` (vCPUs that waited for a core) or `memory`.
         used: vCPUs on average, or bytes at most.
         given: vCPUs, or bytes.
     """
@@ -68,6 +70,8 @@ def uses_of(record: JobRecord) -> tuple[Use, ...]:
     for guest in record.guests:
         if guest.vcpus and "cpu_s" in guest.used and seconds:
             found.append(Use(guest.name, "vcpus", min(guest.used["cpu_s"] / seconds, guest.vcpus), guest.vcpus))
+        if guest.vcpus and "wait_s" in guest.used and seconds:
+            found.append(Use(guest.name, "waits", min(guest.used["wait_s"] / seconds, guest.vcpus), guest.vcpus))
         if guest.ram_mib and guest.used.get("ram_peak_bytes"):
             found.append(Use(guest.name, "memory", guest.used["ram_peak_bytes"], guest.ram_mib * 2**20))
     return tuple(found)
@@ -114,7 +118,34 @@ def draw(uses: t.Sequence[Use], *, plain: bool) -> list[str]:
     return lines
 
 
+def format_energy(record: JobRecord) -> str:
+    """Return what the nodes of a job have measured of energy, as one line; "": none of them can.
+
+    Args:
+        record: of the start.
+    """
+    told = record.raw.get("energy")
+    found = [one for one in told.values() if isinstance(one, dict)] if isinstance(told, dict) else []
+    joules = [one["joules"] for one in found if isinstance(one.get("joules"), (int, float)) and one["joules"] >= 0]
+    if not joules:
+        return ""
+    how = "measured" if all(one.get("how") == "measured" for one in found) else "estimated by processor time"
+    nodes = len(record.nodes) - len(record.bare)
+    of = f", of {len(joules)} of {nodes} nodes" if len(joules) < nodes else ""
+    return f"energy: {format_joules(sum(joules))}, {how}{of}"
+
+
+def format_joules(joules: float) -> str:
+    """Return energy as people write it: 820 J, 12.3 kJ, 4.56 MJ."""
+    for unit, size in (("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3)):
+        if joules >= size:
+            return f"{joules / size:.3g} {unit}"
+    return f"{joules:.0f} J"
+
+
 def _given(use: Use) -> str:
+    if use.kind == "waits":
+        return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} waited for a core on average"
     if use.kind == "vcpus":
         return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} on average"
     return f"{format_bytes_short(use.given)}, {format_bytes_short(use.used)} at most"
@@ -144,7 +175,7 @@ def advise(record: JobRecord) -> list[str]:
     found = [*_about_start(record, seconds)]
     if seconds >= JUDGED_S:
         uses = uses_of(record)
-        found += [*_about_balance(record.guests), *_about_vcpus(uses), *_about_memory(uses)]
+        found += [*_about_balance(record.guests), *_about_waits(uses), *_about_vcpus(uses), *_about_memory(uses)]
     return found[:MOST_ADVICE]
 
 
@@ -167,6 +198,15 @@ def _about_balance(guests: t.Sequence[Guest]) -> t.Iterator[str]:
         yield (
             f"guests: {name} did {most / total * 100:.0f} % of the work of {len(work)} guests; "
             "does the program use all hosts of the job?"
+        )
+
+
+def _about_waits(uses: t.Sequence[Use]) -> t.Iterator[str]:
+    most = max((use for use in uses if use.kind == "waits"), key=lambda use: use.share, default=None)
+    if most is not None and most.share > MUCH_WAITING:
+        yield (
+            f"vCPUs: those of {most.guest} waited {most.share * 100:.0f} % of the time for a core of the node; "
+            "vcpu_pinning=true gives each a core of its own"
         )
 
 

@@ -165,6 +165,7 @@ def test_absent_by_the_nodes_own_root_needs_no_server(world: World) -> None:
         "left": [],
         "used": [],
         "consoles": [],
+        "series": [],
     }
     assert world.asked == ["absent 7.head 2"]
 

@@ -83,9 +83,8 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     ("VRDMA_ENABLED", "vrdma_enabled", False, ""),
     ("VRDMA_NODES", "vrdma_nodes", ".*", "as REGEX_FE"),
     ("UNCLOT_ENABLED", "unclot_enabled", False, ""),
-    ("SNAP_MONITORING_ENABLED", "snap_monitoring_enabled", False, ""),
-    ("SNAP_BIN_DIR", "snap_bin_dir", "/usr/local/bin", ""),
-    ("SNAP_TAG_FORMAT", "snap_tag_format", "snapTask-[username]-[jobid]", ""),
+    ("SNAP_MONITORING_ENABLED", "metrics", "record", "no collector is needed for a job's record"),
+    ("SNAP_TAG_FORMAT", "metrics_tag", "snapTask-[username]-[jobid]", ""),
     # the older manual, and what other pages call by another name
     ("DISABLE_MIKELANGELO_HPC_STACK", "disable_mikelangelo_hpc_stack", False, ""),
     ("MAX_VMS_PER_NODE", "max_vms_per_node", 4, ""),
@@ -111,6 +110,7 @@ DROPPED = (
     "SSH_OPTS",
     "SCP_OPTS",
     "VIRSH_OPTS",
+    "SNAP_BIN_DIR",
 )
 
 NEW = {
@@ -123,6 +123,7 @@ NEW = {
     "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
     "nodes_default", "pci_default", "pci_classes", "numa_default", "hugepages_default", "hugepages_raise",
+    "sample_s", "metrics_dir",
 }  # fmt: skip
 
 
@@ -329,3 +330,23 @@ def test_hostile_values_stay_values() -> None:
     done = convert("DOMAIN=$'a\\nbridge: evil'\nSEARCH_DOMAIN='x\nbridge: evil'\nNTP_SERVER_1='a: b # c'\n", "a\nb: c")
     assert parse(done.text, "new").policy.bridge == "br0"
     assert [line for line in done.text.splitlines() if line.startswith(("bridge", "b:"))] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "metrics"), [("true", "both"), ("false", PARAMETERS["metrics"].default), ("TRUE", "both")]
+)
+def test_snap_becomes_figures_in_the_record_and_for_an_exporter(old: str, metrics: str) -> None:
+    done = convert(f"SNAP_MONITORING_ENABLED={old}\nSNAP_BIN_DIR=/opt/snap\nSNAP_TAG_FORMAT='x-[jobid]'\n", "old")
+    policy = parse(done.text, "new").policy
+    assert (policy.metrics, policy.metrics_tag) == (metrics, "x-[jobid]")
+    fates = words(done)
+    assert fates["SNAP_MONITORING_ENABLED"][0] == "changed"
+    assert fates["SNAP_BIN_DIR"][0] == "dropped"
+    assert fates["SNAP_TAG_FORMAT"][0] == "mapped"
+    assert not done.needs_a_look
+
+
+@pytest.mark.parametrize("text", ["metrics: off", "metrics: 'off'", "metrics: OFF", "metrics: false"])
+def test_off_is_off_with_and_without_quotes(text: str) -> None:
+    """YAML takes the bare word for a flag."""
+    assert parse(f"{text}\n", "new").policy.metrics == "off"

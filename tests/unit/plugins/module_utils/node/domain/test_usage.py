@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import usage
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import process_figures
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import NOT_KNOWN, GuestUse
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestUse
 
 TOLD = {
     "cpu.process": 1_234_567_890, "block.count": 2, "block.0.rd.reqs": 9, "block.0.rd.bytes": 100,
@@ -21,13 +21,15 @@ TOLD = {
     "net.0.tx.bytes": 2000, "net.0.rx.pkts": 5,
 }  # fmt: skip
 
+PROCESS = process_figures.ProcessFigures(cpu_s=9.0, wait_s=0.5, memory_bytes=1024, peak_bytes=4096)
+
 
 def test_figures_of_all_disks_and_interfaces_are_added_up() -> None:
-    assert usage.use_of("vcn1-1", TOLD, 4096) == GuestUse("vcn1-1", 1.235, 4096, 111, 20, 1000, 2000)
+    assert usage.use_of("vcn1-1", TOLD, PROCESS) == GuestUse("vcn1-1", 1.235, 4096, 111, 20, 1000, 2000, 0.5)
 
 
 def test_usage_that_libvirt_lacks_is_unknown() -> None:
-    nothing = usage.use_of("vcn1-1", {}, NOT_KNOWN)
+    nothing = usage.use_of("vcn1-1", {})
     assert nothing.known() == {}
     assert from_dict(GuestUse, to_dict(nothing)) == nothing
 
@@ -38,21 +40,13 @@ def test_usage_that_libvirt_lacks_is_unknown() -> None:
      {"sent_bytes": 1.5}, {"sent_bytes": True}, {"more": 1}],
 )  # fmt: skip
 def test_form_is_strict(change: dict[str, object]) -> None:
-    good = to_dict(usage.use_of("vcn1-1", TOLD, 4096))
+    good = to_dict(usage.use_of("vcn1-1", TOLD, PROCESS))
     with pytest.raises(FormError):
         from_dict(GuestUse, {**good, **change})
 
 
-def test_peak_is_the_kernels_word_of_the_guests_process(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "vcn1-1.pid").write_text(f"{os.getpid()}\n")
-    (tmp_path / "vcn1-2.pid").write_text("nonsense")
-    assert usage.peak_bytes("vcn1-1", tmp_path) > 1 << 20
-    assert usage.peak_bytes("vcn1-2", tmp_path) == NOT_KNOWN
-    assert usage.peak_bytes("vcn1-3", tmp_path) == NOT_KNOWN
-
-
 def test_garbage_that_was_kept_is_nothing(tmp_path: pathlib.Path) -> None:
-    good = to_dict(dataclasses.replace(usage.use_of("vcn1-1", TOLD, 4096)))
+    good = to_dict(dataclasses.replace(usage.use_of("vcn1-1", TOLD, PROCESS)))
     for text in ("", "[]", '{"used": 3}', '{"used": [{}]}', '{"used": [' + str(good).replace("'", '"') + ", 3]}"):
         (tmp_path / layout.USED).write_text(text)
         assert usage.read_use(tmp_path) == ()

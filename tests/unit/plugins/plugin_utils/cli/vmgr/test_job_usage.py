@@ -112,3 +112,43 @@ def test_draw_of_many_guests_the_most_and_the_least_busy() -> None:
     assert lines[-1] == "92 guests between them are not listed: --json has all"
     names = {line.split()[0] for line in lines[:-1] if line.startswith("v")}
     assert {"vcn0-1", "vcn99-1"} <= names
+
+
+def waiting(*waits_s: float) -> JobRecord:
+    one = record(*((3600.0, 6.0) for _guest in waits_s))
+    for guest, wait_s in zip(one.raw["guests"], waits_s, strict=True):
+        guest["used"]["wait_s"] = wait_s
+    return one
+
+
+def test_advise_cores_of_their_own_where_vcpus_waited() -> None:
+    assert job_usage.advise(waiting(100.0, 200.0)) == []
+    assert job_usage.advise(waiting(100.0, 804.0)) == [
+        "vCPUs: those of vcn1-1 waited 20 % of the time for a core of the node; "
+        "vcpu_pinning=true gives each a core of its own"
+    ]
+
+
+def test_draw_a_bar_of_waits_where_they_are_known() -> None:
+    lines = job_usage.draw(job_usage.uses_of(waiting(2020.0)), plain=True)
+    assert lines[1] == "        waits   ############............   50 % of 4 vCPUs, 2.0 waited for a core on average"
+    assert not any("waits" in line for line in job_usage.draw(job_usage.uses_of(record((3600, 6))), plain=True))
+
+
+@pytest.mark.parametrize(
+    ("energy", "line"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"cn0": {"joules": 820.4, "how": "measured"}, "cn1": {"joules": 11_480, "how": "measured"}},
+         "energy: 12.3 kJ, measured"),
+        ({"cn0": {"joules": 4.56e6, "how": "measured"}, "cn1": {"joules": 0, "how": "estimated"}},
+         "energy: 4.56 MJ, estimated by processor time"),
+        ({"cn0": {"joules": 820, "how": "measured"}}, "energy: 820 J, measured, of 1 of 2 nodes"),
+        ({"cn0": {"joules": "much"}, "cn1": 3}, ""),
+    ],
+)  # fmt: skip
+def test_energy_is_measured_estimated_or_absent(energy: object, line: str) -> None:
+    one = record((3600, 6), (3600, 6))
+    one.raw.update({"energy": energy, "nodes": ["cn0", "cn1"]})
+    assert job_usage.format_energy(one) == line

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Figures of this node itself, for Prometheus."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ...errors import VTorqueError
+from ...state import delivery_queue
+from ..state import slots
+from ..state.settings import NodeSettings
+from . import textfile
+
+
+def write_node(settings: NodeSettings) -> None:
+    """Write how many guests this node has, how many more it can take, and how many records wait here.
+
+    That it cannot be written keeps nobody from anything.
+
+    Args:
+        settings: this node's own word.
+    """
+    if not textfile.wanted(settings):
+        return
+    with contextlib.suppress(OSError, VTorqueError):
+        taken = len(slots.taken(settings))
+        figures = {
+            "vtorque_guests": taken,
+            "vtorque_slots_free": max(0, settings.max_guests - taken),
+            "vtorque_spool_waiting": len(delivery_queue.list_pending(settings.state_dir)),
+        }
+        labels = (("node", settings.node_name),)
+        samples = [textfile.Sample(name, labels, value) for name, value in figures.items()]
+        textfile.write(textfile.NODE, textfile.format_samples(samples), settings)
+
+
+def write_offline(settings: NodeSettings, *, offline: bool) -> None:
+    """Write whether vTorque has set this node offline; that it cannot be written keeps nobody from anything.
+
+    Args:
+        settings: this node's own word.
+        offline: it carries a note of ours.
+    """
+    if textfile.wanted(settings):
+        with contextlib.suppress(OSError):
+            sample = textfile.Sample("vtorque_offline_by_us", (("node", settings.node_name),), int(offline))
+            textfile.write(textfile.OFFLINE, textfile.format_samples([sample]), settings)
