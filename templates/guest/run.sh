@@ -6,7 +6,8 @@
 # The far end of vtorque-shell: in the guest, as the job's user, under any POSIX sh (dash, busybox, bash).
 #
 #   run batch TOKEN    take a job from standard input and run it as a batch system would; standard input is
-#                      then the line of control: `signal NUMBER`, and its end means that the job is to end
+#                      then the line of control: `signal NUMBER`, for what an executed script has started
+#                      `others NUMBER`, and its end means that the job is to end
 #   run bring TOKEN    take a job and keep it, for `session`
 #   run session DIR    run it on this terminal
 #   run status DIR     how the session ended
@@ -69,17 +70,23 @@ settle_script() { # one that is executed itself lies in no place that the batch 
 
 signal_session() { # number: to every process of $session, as Torque does it; its own group at once
     kill "-$1" "-$session" 2>/dev/null
-    others=
+    signal_rest "$1" group
+}
+
+signal_rest() { # number pid|group: to every process of $session but its leader, or its leader's group
+    rest='' which=$2
     for entry in /proc/[0-9]*; do
         line=
         { read -r line <"$entry/stat"; } 2>/dev/null
         # after the name, which may hold anything: state, parent, group, session
         # shellcheck disable=SC2086 # to be split into fields
         set -- "$1" ${line##*) }
-        [ "${5-}" = "$session" ] && [ "$4" != "$session" ] && others="$others ${entry#/proc/}"
+        own=${entry#/proc/}
+        [ "$which" = pid ] || own=${4-}
+        [ "${5-}" = "$session" ] && [ "$own" != "$session" ] && rest="$rest ${entry#/proc/}"
     done
     # shellcheck disable=SC2086 # a list of numbers
-    [ -z "$others" ] || kill "-$1" $others 2>/dev/null
+    [ -z "$rest" ] || kill "-$1" $rest 2>/dev/null
 }
 
 control() { # the line of control, until its end
@@ -96,7 +103,8 @@ control() { # the line of control, until its end
                 [ -z "$stopper" ] || kill "$stopper" 2>/dev/null
                 signal_session 18
                 ;;
-            signal:*[!0-9]* | signal:) ;;
+            *:*[!0-9]* | *:) ;;
+            others:*) signal_rest "$number" pid ;; # the script itself has been told alone
             signal:9) signal_session 9 ;;
             # a script that is executed gets what it is sent alone, TERM of a cancel, too: so does it on the node, where
             # Slurm's proctrack/cgroup passes over what is no task of its own

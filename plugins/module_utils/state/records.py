@@ -66,6 +66,7 @@ class ReadyRecord:
         boot_id: the boot in which that was true.
         guests: by rank, 0 first.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
+        directory: where the job was submitted or starts, as the batch server has it; "": it has none.
         far_end: the program in the guest that runs the job (`templates/guest/run.sh`).
         bare: the hosts of a mixed job that stay bare, in the order of the node file.
     """
@@ -79,6 +80,7 @@ class ReadyRecord:
     user_shell: str
     far_end: str = "/usr/lib/vtorque/run"
     bare: tuple[ReadyBare, ...] = ()
+    directory: str = ""
 
     @classmethod
     @leaves_nothing

@@ -10,6 +10,7 @@ connection broke after the job had begun 69 (`LOST`); standard error says so in 
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import os
 import resource
@@ -20,7 +21,7 @@ import typing as t
 from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import KINDS
 from ...module_utils.job.batch.registry import launchers_system, open_shell
-from ...module_utils.job.shell import session, start_record
+from ...module_utils.job.shell import job_signals, session, start_record
 from ...module_utils.job.shell.environment import (
     JobStart,
     changes,
@@ -92,12 +93,12 @@ def _run(arguments: list[str]) -> session.End:
     directory, record = start_record.find(system.own_job(job), job_id)
     if isinstance(record, RefusalRecord):
         raise Refused(record)
+    where = system.start_directory(job, record.directory)
+    job |= system.rename_directories(job, where)
     variables = guest_variables(system, job, record.guests, record.bare)
     if not KINDS[record.guests[0].kind].linux:
         return _in_osv(system, arguments, record, directory, job, variables)
-    start = JobStart(
-        variables, _umask(), limits_here(), directory=system.start_directory(job), shell=record.user_shell.encode()
-    )
+    start = JobStart(variables, _umask(), limits_here(), directory=where, shell=record.user_shell.encode())
     interactive = os.isatty(0)
     command = system.read_command(arguments) if interactive else b""
     with LostWatch(directory) as watch:
@@ -141,7 +142,9 @@ def _batch(script: JobScript, record: ReadyRecord, directory: t.Any, start: JobS
     if not script.by_login_shell:
         start = dataclasses.replace(start, execute=True, arguments=script.arguments)
     message = start.message(script.content)
-    return session.Conversation(record, directory, "batch", message, watch, early=True).run()
+    with contextlib.ExitStack() as stack:
+        witness = stack.enter_context(contextlib.closing(job_signals.Witness())) if start.execute else None
+        return session.Conversation(record, directory, "batch", message, watch, early=True, witness=witness).run()
 
 
 def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> session.End:

@@ -120,6 +120,7 @@ def ready_record(
         boot_id=process_id.boot_id(),
         guests=tuple(ready_guest(plan, node, facts) for node, facts in guests),
         user_shell=plan.user_shell,
+        directory=plan.directory,
         bare=tuple(records.ReadyBare(node, plan.bare[node]) for node in bare),
     )
 

@@ -134,3 +134,29 @@ def test_script_ends_with_the_connection_and_leaves_nothing(far_end: pathlib.Pat
     process.stdin.close()
     assert end(process)[2] == "signal 9"
     assert not pathlib.Path((tmp_path / "place.there").read_text().strip()).exists()
+
+
+def test_signal_for_the_others_is_for_all_that_the_script_has_started(
+    far_end: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """In its own process group and in others of its session; `signal 15` is for the script itself."""
+    child = """trap 'echo child; exit' TERM; touch {place}/{name}; while :; do sleep 0.05; done"""
+    same, other = (child.format(place=tmp_path, name=name) for name in ("same", "other"))
+    script = f"""#!/bin/bash
+trap 'echo trapped' TERM
+( {same} ) &
+set -m
+( {other} ) &
+set +m
+until [ -e {tmp_path}/same ] && [ -e {tmp_path}/other ]; do sleep 0.05; done
+touch {tmp_path}/ready
+wait; wait; wait
+exit 9
+"""
+    process = begin(far_end, script.encode())
+    assert process.stdin is not None
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None
+    process.stdin.write(b"others 15\n")
+    process.stdin.flush()
+    assert end(process)[::2] == ("child\nchild\n", "exit 9")

@@ -215,8 +215,21 @@ class ShellAdapter(t.Protocol):
             VTorqueError: they are not those of such a job.
         """
 
-    def start_directory(self, variables: t.Mapping[bytes, bytes]) -> bytes:
-        """Return where the job starts; empty: in the user's home."""
+    def start_directory(self, variables: t.Mapping[bytes, bytes], known: str) -> bytes:
+        """Return where the job starts; empty: in the user's home.
+
+        Args:
+            variables: the job's.
+            known: the directory as the batch server has it (`BatchJob.init_work_dir`); "": it has none.
+        """
+
+    def rename_directories(self, variables: t.Mapping[bytes, bytes], directory: bytes) -> dict[bytes, bytes]:
+        """Return variables that name the start directory by a path of the node, each with the one that guests have.
+
+        Args:
+            variables: the job's.
+            directory: where the job starts.
+        """
 
     def display_of(self, variables: t.Mapping[bytes, bytes]) -> str:
         """Return the display that the batch system forwards, as it is on the node; "": it forwards none."""

@@ -76,6 +76,7 @@ class JobPlan:
         start: its number, as the server counts starts.
         mother_superior: the job's first node, as the server spells it.
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
+        directory: where the job was submitted or starts, as the batch server has it; "": it has none.
         additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
         inputs: the plan's identity: the digest of all that it was made of (`bridge/planning.py`).
     """
@@ -88,6 +89,9 @@ class JobPlan:
     start: int = _number(0, 2**31)
     mother_superior: str = _text(HOST_NAME)
     user_shell: str = _text(f"({ABSOLUTE_PATH})?")
+    directory: str = dataclasses.field(  # pylint: disable=invalid-field-call
+        default="", metadata={"pattern": f"({ABSOLUTE_PATH})?"}
+    )
     additions: Additions = NO_ADDITIONS
     inputs: str = dataclasses.field(  # pylint: disable=invalid-field-call
         default="", metadata={"pattern": "([0-9a-f]{64})?"}
@@ -203,6 +207,7 @@ def make_plan(
         mother_superior=decided.nodes[0],
         owner=decided.owner,
         user_shell=decided.resolved.shell,
+        directory=job.init_work_dir if re.fullmatch(ABSOLUTE_PATH, job.init_work_dir) else "",
         job_key=key,
         additions=additions,
         inputs=inputs,

@@ -25,8 +25,9 @@ from ...state import shell_message
 from ...state.layout import CONSOLE
 from ...state.records import ReadyRecord
 from ..request import osv_script
+from .job_signals import PAUSES, caught
 from .lost_guest import LostWatch
-from .session import PAUSES, WORD_S, ConnectionLost, End, Marks, caught, write_all
+from .session import WORD_S, ConnectionLost, End, Marks, write_all
 
 if t.TYPE_CHECKING:
     from ..batch.own_job import JobScript

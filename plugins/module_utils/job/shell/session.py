@@ -15,7 +15,6 @@ import signal
 import subprocess
 import termios
 import time
-import types
 import typing as t
 
 from ...errors import VTorqueError
@@ -25,6 +24,7 @@ from ...state.records import ReadyRecord
 from ...wire import lines
 from . import ssh_command
 from . import ssh_stream as line
+from .job_signals import PAUSES, Witness, caught
 from .lost_guest import GuestLost, LostWatch, ends_with
 from .ssh_stream import Line
 
@@ -36,20 +36,6 @@ the guest's socket, sshd's window (2 MiB) and a pipe, and is not as much; nor do
 minute."""
 WORD_S = 3.0
 """How long after a connection broke the node may still find out that the guest is lost."""
-
-FORWARDED = tuple(
-    sorted(
-        signal.valid_signals()
-        - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGPIPE}
-        # an error of our own code raises these, and a handler would come back to it for ever
-        - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
-    )
-)
-"""What qsig may send and the guest's job gets; the others end this process, and thereby the job."""
-
-
-PAUSES = frozenset({signal.SIGTSTP, signal.SIGCONT})
-"""With which batch systems begin and end a suspension; anybody may send them, so that root asks the server."""
 
 
 class ConnectionLost(VTorqueError):
@@ -129,6 +115,7 @@ class Conversation:
         watch: hears when a guest is lost: then the connection is ended, which the guest would leave open for long.
         write: takes what the job prints on 1 and 2; None: it goes there.
         early: over the line that the prologue has begun for this start, if it is of use.
+        witness: hears what is for every process of the job; None: whatever comes is.
     """
 
     def __init__(
@@ -141,11 +128,13 @@ class Conversation:
         write: t.Callable[[int, bytes], None] | None = None,
         *,
         early: bool = False,
+        witness: Witness | None = None,
     ) -> None:
         self._record = record
         self._directory = directory
         self._verb = verb
         self._early = early
+        self._witness = witness
         self._guest = f"guest {record.guests[0].name} ({record.guests[0].address})"
         self._said = bytearray(stdin)
         self._watch = watch
@@ -179,7 +168,7 @@ class Conversation:
         self._after = 0
         streams = {over.out: 0, over.err: 1}
         with contextlib.closing(over), selectors.DefaultSelector() as self._selector:
-            for fd in (*streams, wakeup, self._watch.fileno()):
+            for fd in (*streams, wakeup, self._watch.fileno(), self._witness.fileno() if self._witness else -1):
                 if fd >= 0:
                     self._selector.register(fd, selectors.EVENT_READ)
             os.set_blocking(over.stdin, False)
@@ -201,6 +190,8 @@ class Conversation:
                     self._look()
                 elif fd == wakeup:
                     self._pass_on(os.read(wakeup, 4096))
+                elif self._witness and fd == self._witness.fileno():
+                    self._pass_to_others(self._witness)
                 elif fd == self._line.stdin:
                     self._say()
                 elif not self._hear(fd, streams[fd]):
@@ -246,6 +237,13 @@ class Conversation:
             if number in PAUSES:
                 shell_message.ring(self._directory)
             self._said += b"signal %d\n" % number
+
+    def _pass_to_others(self, witness: Witness) -> None:
+        numbers = witness.read()
+        if numbers is None:
+            self._selector.unregister(witness.fileno())
+        for number in numbers or b"":
+            self._said += b"others %d\n" % number
 
     def _offer(self) -> None:
         """Wait until what there is to say is taken; an early line may have ended, until the far end has spoken."""
@@ -296,26 +294,6 @@ class Conversation:
             # ssh itself would have said something
             "" if output else "an exit in a start file of the login shell (.bashrc, .profile) does that",
         )
-
-
-@contextlib.contextmanager
-def caught() -> t.Iterator[int]:
-    """A descriptor on which each signal arrives as a byte with its number, instead of having its effect."""
-
-    def noted(_number: int, _frame: types.FrameType | None) -> None:
-        """The interpreter has written the byte already."""
-
-    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    former = {number: signal.signal(number, noted) for number in FORWARDED}
-    before = signal.set_wakeup_fd(writing)
-    try:
-        yield reading
-    finally:
-        signal.set_wakeup_fd(before)
-        for number, action in former.items():
-            signal.signal(number, action)
-        os.close(reading)
-        os.close(writing)
 
 
 def write_all(fd: int, data: bytes) -> None:

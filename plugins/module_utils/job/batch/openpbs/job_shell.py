@@ -74,9 +74,14 @@ def read_command(arguments: t.Sequence[str]) -> bytes:
     return b""
 
 
-def start_directory(variables: t.Mapping[bytes, bytes]) -> bytes:
+def start_directory(variables: t.Mapping[bytes, bytes], known: str) -> bytes:
     """Return an empty path: a job starts in its user's home."""
     return b""
+
+
+def rename_directories(variables: t.Mapping[bytes, bytes], directory: bytes) -> dict[bytes, bytes]:
+    """Return none: variables name directories as the user did."""
+    return {}
 
 
 def display_of(variables: t.Mapping[bytes, bytes]) -> str:

@@ -122,9 +122,32 @@ def read_command(arguments: t.Sequence[str]) -> bytes:
     return b""
 
 
-def start_directory(variables: t.Mapping[bytes, bytes]) -> bytes:
-    """Return where slurmd has started the script (`sbatch --chdir`); empty where no job is."""
-    return os.fsencode(pathlib.Path.cwd()) if job_id_of(variables) else b""
+def start_directory(variables: t.Mapping[bytes, bytes], known: str) -> bytes:
+    """Return where slurmd has started the script (`sbatch --chdir`); empty where no job is.
+
+    The kernel tells a process the path without links, of which guests have only the user's name for it.
+
+    Args:
+        variables: the job's.
+        known: the job's directory as the controller has it, with its links.
+    """
+    if not job_id_of(variables):
+        return b""
+    return os.fsencode(known if known and _is_here(known) else pathlib.Path.cwd())
+
+
+def rename_directories(variables: t.Mapping[bytes, bytes], directory: bytes) -> dict[bytes, bytes]:
+    """Return SLURM_SUBMIT_DIR, where it is the start directory: sbatch writes it without the links on its path."""
+    name = b"SLURM_SUBMIT_DIR"
+    there = variables.get(name, b"")
+    return {name: directory} if there and directory and there != directory and _is_here(there) else {}
+
+
+def _is_here(path: str | bytes) -> bool:
+    try:
+        return pathlib.Path(os.fsdecode(path)).samefile(".")
+    except (OSError, ValueError):
+        return False
 
 
 def display_of(variables: t.Mapping[bytes, bytes]) -> str:

@@ -82,9 +82,14 @@ def read_command(arguments: t.Sequence[str]) -> bytes:
     raise VTorqueError("nothing was run", "neither the arguments of a batch job nor those of an interactive one")
 
 
-def start_directory(variables: t.Mapping[bytes, bytes]) -> bytes:
+def start_directory(variables: t.Mapping[bytes, bytes], known: str) -> bytes:
     """Return where the job starts (`qsub -d`); empty: in the user's home."""
     return variables.get(b"PBS_O_INITDIR", b"")
+
+
+def rename_directories(variables: t.Mapping[bytes, bytes], directory: bytes) -> dict[bytes, bytes]:
+    """Return none: variables name directories as the user did."""
+    return {}
 
 
 def display_of(variables: t.Mapping[bytes, bytes]) -> str:

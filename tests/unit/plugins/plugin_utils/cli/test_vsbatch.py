@@ -90,6 +90,29 @@ def test_script_gets_our_interpreter_line_and_everything_else_is_sbatchs(desk: D
     assert request_in(words) == {}
 
 
+@pytest.mark.parametrize(
+    ("options", "line", "name", "added"),
+    [
+        ([], "", "link", ["--chdir={}/link"]),
+        ([], "", "real", []),
+        ([], "", "elsewhere", []),
+        (["-D", "/tmp"], "", "link", []),
+        ([], "#SBATCH --chdir=/tmp", "link", []),
+    ],
+)
+def test_job_starts_under_the_name_by_which_its_user_came_to_the_directory(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, options: list[str], line: str, name: str, added: list[str]
+) -> None:
+    """sbatch itself takes the path without links, which no guest has."""
+    (desk.place / "real").mkdir()
+    (desk.place / "link").symlink_to("real")
+    monkeypatch.chdir(desk.place / "real")
+    script = desk.script(f"#!/bin/sh\n{line}\ntrue\n")
+    assert desk.submit(*options, script, PWD=str(desk.place / name)) == 0
+    words = desk.got()[0]
+    assert [word for word in words if word.startswith("--chdir=")] == [one.format(desk.place) for one in added]
+
+
 def test_command_line_wins_over_the_lines_of_the_script(desk: Desk) -> None:
     script = desk.script("#!/bin/sh\n#VM vcpus=3,ram=1G\n# text\n\n#VM vms_per_node=2\ntrue\n#VM vcpus=9\n")
     assert desk.submit("-vm", "vcpus=2", "--vm=ram=2G", script) == 0

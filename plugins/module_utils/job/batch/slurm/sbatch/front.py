@@ -281,7 +281,11 @@ class Job:
         """
         options = self.options
         # behind the user's own, of which the last one counts
-        added = (*whole_nodes(options, policy), *constraint(options, policy.vm_node_property))
+        added = (
+            *whole_nodes(options, policy),
+            *constraint(options, policy.vm_node_property),
+            *directory_by_name(options, self.call.variables),
+        )
         return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added, comment_of(request.to_json()))
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
@@ -333,6 +337,23 @@ def whole_nodes(options: t.Collection[str], policy: Policy) -> tuple[str, ...]:
     """
     said_otherwise = {"exclusive", "oversubscribe"}.intersection(options)
     return ("--exclusive",) if policy.pbs_exclusive_node_alloc and not said_otherwise else ()
+
+
+def directory_by_name(options: t.Collection[str], variables: t.Mapping[str, str]) -> tuple[str, ...]:
+    """Return the option by which a job starts where it is submitted, under the name by which its user came there.
+
+    sbatch takes the path without links (getcwd(3)), which guests have not where a home or a workspace is a link.
+
+    Args:
+        options: long names of sbatch's options that are given (`given`).
+        variables: of the user's environment.
+    """
+    name = variables.get("PWD", "")
+    try:
+        other = name.startswith("/") and name != str(pathlib.Path.cwd()) and pathlib.Path(name).samefile(".")
+    except (OSError, ValueError):
+        return ()
+    return (f"--chdir={name}",) if other and "chdir" not in options else ()
 
 
 def constraint(options: t.Mapping[str, str], feature: str | None) -> tuple[str, ...]:

@@ -73,6 +73,11 @@ def test_plan_holds_one_guest_on_the_jobs_node() -> None:
     assert guest.host_key.public != plan.job_key.public
 
 
+@pytest.mark.parametrize(("known", "planned_as"), [("/ws/alice", "/ws/alice"), ("", ""), ("ws", ""), ("/a\nb", "")])
+def test_plan_has_the_directory_that_the_server_has_of_the_job(known: str, planned_as: str) -> None:
+    assert planned(init_work_dir=known).directory == planned_as
+
+
 IN_OSV = dataclasses.replace(OFFERS, images=(ImageFacts("osv@1", "osv", "x86_64"),))
 
 

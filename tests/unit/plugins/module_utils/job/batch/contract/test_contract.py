@@ -322,7 +322,8 @@ def test_variables_of_a_guest_count_guests_and_name_nothing_of_the_node(material
     theirs = guest_variables(shell, {**material.environment, b"HYDRA_BOOTSTRAP": b"fork"}, ())
     assert theirs[b"HYDRA_BOOTSTRAP"] == b"fork"
     assert shell.display_of({b"DISPLAY": b"elsewhere:0"}) == ""
-    assert shell.start_directory({}) == b""
+    assert shell.start_directory({}, "/home/alice") == b""
+    assert shell.rename_directories({}, b"/home/alice") == {}
 
 
 def test_script_that_a_hook_starts_gets_the_variables_that_root_knows(material: Material, batch: BatchSystem) -> None:

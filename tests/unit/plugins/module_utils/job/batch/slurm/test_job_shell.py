@@ -124,3 +124,19 @@ def test_processors_of_a_task_are_no_more_than_a_guest_has(asked: bytes, seen: b
     """What vsbatch asks for holds the host's processor, too."""
     found = job_shell.launcher_variables({**ENVIRONMENT, b"SLURM_CPUS_ON_NODE": b"2", b"SLURM_CPUS_PER_TASK": asked})
     assert found.get(b"SLURM_CPUS_PER_TASK") == seen
+
+
+def test_job_starts_under_the_name_that_guests_have_for_its_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slurmd starts it in the path without links, which it tells in SLURM_SUBMIT_DIR too."""
+    (tmp_path / "srv/alice").mkdir(parents=True)
+    (tmp_path / "workspace").symlink_to("srv")
+    monkeypatch.chdir(tmp_path / "srv/alice")
+    here, named = bytes(tmp_path / "srv/alice"), str(tmp_path / "workspace/alice")
+    assert job_shell.start_directory(ENVIRONMENT, named) == named.encode()
+    renamed = job_shell.rename_directories({**ENVIRONMENT, b"SLURM_SUBMIT_DIR": here}, named.encode())
+    assert renamed == {b"SLURM_SUBMIT_DIR": named.encode()}
+    for other in ("", "/nowhere", "/tmp", "/a\0b"):  # slurmd goes to /tmp where there is no such directory
+        assert job_shell.start_directory(ENVIRONMENT, other) == here
+    assert job_shell.rename_directories({**ENVIRONMENT, b"SLURM_SUBMIT_DIR": b"/tmp"}, named.encode()) == {}
