@@ -27,9 +27,9 @@ def render(
 ) -> str:
     """Render the template `name` (a path below `templates/`).
 
-    Escaping is for the format the template writes, told by its name: `.xml.j2` escapes for XML, everywhere
-    and without being asked.  YAML, JSON and shell templates use the filters `yaml` (see `as_yaml`), `b64`
-    (base64 in one line) and `quote` (one shell word); an undefined value is an error, never "".
+    Escaping is for the format the template writes, told by its name: `.xml.j2` and `.html.j2` escape for XML and
+    HTML, everywhere and without being asked.  YAML, JSON and shell templates use the filters `yaml` (see `as_yaml`),
+    `b64` (base64 in one line) and `quote` (one shell word); an undefined value is an error, never "".
 
     Args:
         name: for example `domain.xml.j2`, `cloud-init/user-data.j2`, `batch/torque/hook.sh.j2`.
@@ -44,7 +44,7 @@ def render(
     directories = [str(d) for d in (site_dir, COLLECTION_DIR) if d is not None]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(directories),
-        autoescape=jinja2.select_autoescape(enabled_extensions=(".xml.j2", ".xml"), default=False),
+        autoescape=jinja2.select_autoescape(enabled_extensions=(".xml.j2", ".xml", ".html.j2"), default=False),
         undefined=jinja2.StrictUndefined,
         bytecode_cache=open_cache(compiled, pathlib.Path(__file__)) if compiled is not None else None,
         keep_trailing_newline=True,

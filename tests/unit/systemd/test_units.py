@@ -13,6 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR, render
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.site_report import gather
 
 UNITS = {path.name.removesuffix(".j2"): path for path in (COLLECTION_DIR / "systemd").iterdir()}
 
@@ -27,10 +28,11 @@ def read(name: str) -> configparser.ConfigParser:
 
 SWEEP = {"vtorque-sweep.service", "vtorque-sweep.timer", "vtorque-sweep-boot.service"}
 CACHE = {"vtorque-cache.path", "vtorque-cache.service"}
+REPORT = {"vtorque-report.timer", "vtorque-report.service"}
 
 
-def test_there_are_a_timer_its_service_one_for_the_boot_and_two_for_images() -> None:
-    assert set(UNITS) == SWEEP | CACHE
+def test_there_are_a_timer_its_service_one_for_the_boot_two_for_images_and_two_for_the_sites_page() -> None:
+    assert set(UNITS) == SWEEP | CACHE | REPORT
 
 
 @pytest.mark.parametrize(
@@ -69,8 +71,20 @@ def test_images_are_fetched_when_a_mark_is_there_and_for_as_long_as_it_takes() -
     assert (service["TimeoutStartSec"], service["Nice"]) == ("infinity", "19")
 
 
-@pytest.mark.parametrize(("units", "page"), [(SWEEP, "vtorque-sweep"), (CACHE, "vtorque-cache")])
+def test_page_of_the_site_is_written_soon_and_again_after_each_time() -> None:
+    timer, service = read("vtorque-report.timer"), read("vtorque-report.service")["Service"]
+    assert (timer["Timer"]["OnActiveSec"], timer["Timer"]["OnUnitInactiveSec"]) == ("10s", "5min")
+    assert timer["Install"]["WantedBy"] == "timers.target"
+    assert (service["Type"], service["ExecStart"]) == ("oneshot", "/opt/vtorque/bin/vmgr site report")
+    assert service["Nice"] == "19"
+    assert int(service["TimeoutStartSec"]) > 3 * gather.BATCH_S
+
+
+@pytest.mark.parametrize(
+    ("units", "page"), [(SWEEP, "vtorque-sweep.8"), (CACHE, "vtorque-cache.8"), (REPORT, "vmgr.1")]
+)
 def test_manual_page_that_the_units_name_is_there(units: set[str], page: str) -> None:
     pages = {read(name)["Unit"]["Documentation"] for name in units}
-    assert pages == {f"man:{page}(8)"}
-    assert (pathlib.Path(COLLECTION_DIR).parent / f"docs/man/{page}.8").is_file()
+    name, _dot, section = page.rpartition(".")
+    assert pages == {f"man:{name}({section})"}
+    assert (pathlib.Path(COLLECTION_DIR).parent / f"docs/man/{page}").is_file()

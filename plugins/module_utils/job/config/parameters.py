@@ -292,6 +292,9 @@ class Policy:
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that vTorque may set offline; 0: none")
     record_days: int = _parameter(number(1, 36500), 90, "days until records of jobs are deleted")
     record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
+    report_dir: str | None = _parameter(
+        _PATH, None, "directory in which the front end writes a page of the site every five minutes; unset: no page"
+    )
     cache_max: str = _parameter(room_on_disk(), "20 %", "space on a node's disk for copies of images")
     cache_rate: int | None = _parameter(
         size_mib(1, 2**20), None, "MiB per second at which a node reads an image from the pool; unset: no limit"
