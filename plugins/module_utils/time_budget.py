@@ -241,6 +241,10 @@ STATIC_MAP_S = 10.0
 """Bounds: the site's script that prints the address of a guest, within the deadline.
 Waits: the builder.
 Why: it may ask a database."""
+NUMAD_S = 3.0
+"""Bounds: numad's advice on NUMA cells, within the deadline.
+Waits: the builder.
+Why: it prints what it has read, and ends; without it cells are chosen all the same."""
 SERVER_NAMES_S = 5.0
 """Bounds: the names of the servers that a confined guest may reach, within the deadline.
 Waits: the builder.

@@ -27,9 +27,12 @@ from .cache import copy_queue, locations
 from .devices import host_devices, shared_region
 from .health import causes
 from .network import reachable
+from .placement import hugepages
+from .placement.ledger import page_name
 from .pool import images
 from .state.settings import NodeSettings
 from .storage import virtiofsd
+from .system import memory
 
 SWEPT = "swept"
 """A file in the run directory whose time is that of the last sweep."""
@@ -67,6 +70,7 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
         "disk": look_at_disk,
         "programs": look_at_programs,
         "devices": check_devices,
+        "pages": check_pages,
         "time": look_at_clock,
         "sweep": look_at_sweep,
         "sharing": look_at_sharing,
@@ -178,6 +182,39 @@ def check_devices(settings: NodeSettings) -> Finding:
         remedy = "vmgr node devices says more; vmgr node release ends a quarantine"
         return Finding("devices", state, cell, "; ".join(problems[:SAID]), remedy)
     return Finding("devices", shown=cell)
+
+
+def check_pages(settings: NodeSettings) -> Finding:
+    """Check that what this node has set apart as huge pages is no hindrance to guests of ordinary memory, nor missing.
+
+    Guests get them by memfd: no mount of hugetlbfs is needed.
+    """
+    pools = hugepages.read_pools()
+    if not pools:
+        return Finding("pages", NONE, "-")
+    total_mib, free_mib = (
+        sum(count * kib // 1024 for (_cell, kib), count in counts.items())
+        for counts in (
+            {pool: one.total for pool, one in pools.items()},
+            {pool: one.free for pool, one in pools.items()},
+        )
+    )
+    shown = f"{free_mib}/{total_mib} MiB" if total_mib else "-"
+    each = ", ".join(
+        f"cell {cell}: {one.free} of {one.total} pages of {page_name(kib)} are free"
+        for (cell, kib), one in sorted(pools.items())
+        if one.total
+    )
+    ordinary_mib = memory.node_mib() - settings.host_ram_mib - total_mib
+    if ordinary_mib <= 0:
+        problem = f"{total_mib} MiB in huge pages leave no ordinary memory for guests: {each}"
+        return Finding("pages", WARN, shown, problem, "set fewer apart, or let all jobs here ask for hugepages")
+    if not total_mib and not settings.pages_raise:
+        problem = "no huge pages are set apart, and hugepages_raise is false: jobs with hugepages=2M or 1G fail here"
+        return Finding("pages", WARN, shown, problem, "set some apart at boot, or hugepages_raise: true")
+    if len({cell for (cell, _kib), one in pools.items() if one.total}) < len({cell for cell, _kib in pools}):
+        return Finding("pages", WARN if total_mib else OK, shown, each and f"some cells have none: {each}")
+    return Finding("pages", shown=shown)
 
 
 def look_at_sharing(settings: NodeSettings) -> Finding:

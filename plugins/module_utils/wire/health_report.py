@@ -34,6 +34,7 @@ CHECKS = (
     "disk",
     "programs",
     "devices",
+    "pages",
     "sharing",
     "time",
     "alarm",

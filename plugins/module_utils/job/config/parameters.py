@@ -218,6 +218,7 @@ class Policy:
         "PCI devices that guests may have: lines `class address ... option=value ...`",
     )
     hugepages_raise: bool = _parameter(_FLAG, True, "a node sets pages aside for hugepages= and gives them back")
+    numad: str | None = _parameter(_PATH, None, "the program numad, whose advice on NUMA cells is followed if it fits")
     libvirt_uri: str = _parameter(
         text(r"[a-z+]{1,32}://\S{0,200}", "a libvirt URI"), "qemu:///system", "the hypervisor"
     )

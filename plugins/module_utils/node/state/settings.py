@@ -45,6 +45,7 @@ class NodeSettings:
         host_cores: cores that no vCPU has to itself.
         cores_may_change: the job's cores are a guess, since its cpuset is still to come: nothing can be pinned to them.
         pages_raise: may the pools of huge pages be raised for a start, and lowered after it?
+        numad: the program, whose advice on cells is followed; None: nobody is asked.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
         ip_to_mac_script: prints the address of a guest, given node, guests per node, guest number; None: no static map.
@@ -94,6 +95,7 @@ class NodeSettings:
     host_cores: int = 0
     cores_may_change: bool = False
     pages_raise: bool = True
+    numad: pathlib.Path | None = None
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()
     ip_to_mac_script: pathlib.Path | None = None

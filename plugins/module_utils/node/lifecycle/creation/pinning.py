@@ -14,9 +14,9 @@ from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ....state.layout import job_key
 from ....state.log_line import log_line
 from ....system.clock import Deadline
-from ....wire.messages import PREFER_CORES, GuestSpec, NodePart
+from ....wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec, NodePart
 from ...domain.connection import Domains
-from ...placement import claims, threads
+from ...placement import advice, claims, threads
 from ...placement.pins import Pins, assign
 from ...placement.topology import Topology, read_topology
 from ...removal import inventory
@@ -63,10 +63,12 @@ def claim_cores(
         if is_preferred(guests):
             return _share(str(fault), settings, cores)
         raise
+    specs = [guest.spec for guest in guests]
+    advised = _advised(specs, settings, deadline)
     with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
         names = {facts.name for facts in domains.list(ours=False)}
         try:
-            found = _assign([guest.spec for guest in guests], topology, key, settings, names, cores)
+            found = _assign(specs, topology, key, settings, names, cores, advised)
         except UserFault as fault:
             if is_preferred(guests):
                 return _share(f"its guests {fault.why}", settings, cores)
@@ -106,6 +108,18 @@ def check(part: NodePart, settings: NodeSettings, domains: Domains, cores: Cores
     guest_memory.check_possible(part.guests, found, topology, settings.pages_raise)
 
 
+def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Deadline) -> Cores:
+    """The cells that numad advises; () where it is not asked, or does not answer: that costs a line and no job."""
+    if settings.numad is None or specs[0].vcpu_cores != AUTO_CORES or specs[0].numa == "off":
+        return ()
+    vcpus, ram_mib = sum(spec.vcpus for spec in specs), sum(spec.ram_mib for spec in specs)
+    try:
+        return advice.ask(settings.numad, vcpus, ram_mib, deadline)
+    except SiteFault as fault:
+        _log(f"NUMA cells are chosen without numad: {fault}")
+        return ()
+
+
 def _assign(
     specs: t.Sequence[GuestSpec],
     topology: Topology,
@@ -113,10 +127,19 @@ def _assign(
     settings: NodeSettings,
     running: t.Collection[str],
     cores: Cores,
+    advised: t.Collection[int] = (),
 ) -> tuple[Pins, ...]:
-    """The cores of these guests; of cores that guests of other jobs have, a message names those."""
+    """The cores of these guests, in the advised cells if they fit there; a message names who has some of them."""
     job_cores = tuple(sorted(cores or topology.threads))
     claimed = {core: owner for core, owner in claims.read_claims(settings, key, running).items() if core in job_cores}
+    if advised:
+        inside = {cell.number for cell in topology.cells}.intersection(advised)
+        outside = topology.threads.difference(
+            thread for cell in topology.cells if cell.number in inside for core in cell.cores for thread in core.threads
+        )
+        with contextlib.suppress(UserFault):
+            return assign(specs, topology, job_cores, {*claimed, *outside}, settings.host_cores)
+        _log(f"NUMA cells {written(sorted(advised))}, which numad advises, have too few of this job's cores left")
     try:
         return assign(specs, topology, job_cores, claimed, settings.host_cores)
     except UserFault as fault:

@@ -25,11 +25,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import do
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import sshd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue, copy_worker
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import hugepages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import CHECKS, Finding
 
+from .placement.pools import Pools
 from .pool import image_pool
 
 
@@ -338,3 +341,38 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
 def test_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
     assert seen(doctor.look_at_cache(settings, tmp_path, "/bin/false")) == ("bad", "off")
     assert doctor.look_at_cache(settings, tmp_path, "/bin/true").state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("totals", "raises", "state", "shown", "words"),
+    [
+        ((0, 0), True, "ok", "-", ""),
+        ((0, 0), False, "warn", "-", "hugepages_raise is false"),
+        ((100, 100), False, "ok", "380/400 MiB", ""),
+        ((100, 0), True, "warn", "180/200 MiB", "some cells have none: cell 0: 90 of 100 pages of 2M are free"),
+        ((300, 250), True, "warn", "1080/1100 MiB", "1100 MiB in huge pages leave no ordinary memory for guests"),
+    ],
+)
+def test_huge_pages_are_counted_and_warned_of_where_they_hinder(
+    settings: NodeSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    totals: tuple[int, int],
+    raises: bool,
+    state: str,
+    shown: str,
+    words: str,
+) -> None:
+    pools = Pools(tmp_path / "sys", monkeypatch)
+    for cell, total in enumerate(totals):
+        pools.set(cell, total, 10 if total and not cell else 0)
+    monkeypatch.setattr(memory, "node_mib", lambda: 1000)
+    finding = doctor.check_pages(dataclasses.replace(settings, host_ram_mib=100, pages_raise=raises))
+    assert (seen(finding), words in finding.words) == ((state, shown), True)
+
+
+def test_kernel_without_huge_pages_is_nothing_to_look_at(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(hugepages, "NODES", tmp_path)
+    assert seen(doctor.check_pages(settings)) == ("none", "-")

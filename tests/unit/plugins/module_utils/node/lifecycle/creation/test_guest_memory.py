@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import re
 import typing as t
 import xml.etree.ElementTree as ET
 
@@ -16,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import wait_for_copy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import pinning
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, threads
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import advice, claims, threads
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 
 from ...conftest import Connection
@@ -231,3 +232,43 @@ def test_memory_of_a_cell_is_promised_once(node: Node) -> None:
     with pytest.raises(SiteFault, match="400 MiB of ordinary memory in NUMA cell 0: 324 MiB are free"):
         present(node, (2, 3), vcpus=1, ram_mib=400, job_id=OTHER)
     present(node, (4, 5), vcpus=1, ram_mib=400, job_id="9.head")
+
+
+@pytest.mark.parametrize(
+    ("script", "cells", "line"),
+    [
+        ('[ "$*" = "-S 0 -w 2:256" ] && echo 1', "1:0-1:256", ""),
+        ("echo 0", "0:0-1:256", ""),
+        ("echo 0-1", "0:0-1:256", ""),
+        ("echo 7", "0:0-1:256", "which numad advises, have too few"),
+        ("echo none", "0:0-1:256", "without numad: .*printed 'none'"),
+        ("echo 1; exit 3", "0:0-1:256", "without numad: .*status 3"),
+        ("exec sleep 600", "0:0-1:256", "without numad: .*no answer within"),
+        (None, "0:0-1:256", "without numad: .*No such file"),
+    ],
+)
+def test_advice_of_numad_is_followed_where_it_fits_and_costs_no_job_where_it_does_not(
+    node: Node,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    script: str | None,
+    cells: str,
+    line: str,
+) -> None:
+    monkeypatch.setattr(advice, "NUMAD_S", 1.0 if script and "sleep" in script else 60.0)
+    program = tmp_path / "numad"
+    if script:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    node.settings = dataclasses.replace(node.settings, numad=program)
+    (facts,) = present(node, (0, 1, 2, 4, 5, 6, 7))
+    assert facts.cells == cells
+    log = capfd.readouterr().err
+    assert re.search(line, log) if line else "numad" not in log
+
+
+def test_numad_is_not_asked_for_guests_that_are_pinned_by_preference(node: Node, tmp_path: pathlib.Path) -> None:
+    node.settings = dataclasses.replace(node.settings, numad=tmp_path / "none")
+    (facts,) = present(node, vcpu_cores="prefer", numa="off")
+    assert facts.vcpu_cores
