@@ -146,6 +146,17 @@ def test_guests_of_another_user_on_the_node_have_memory_of_their_own(site: Site,
 
 
 @pytest.mark.full
+def test_guests_of_a_distribution_share_memory_too(site: Site, region: str) -> None:
+    """With systemd, udev and a stock kernel, and nothing in the image for it."""
+    script = f"{region} write over; set -- $VTORQUE_SHM_PEERS; ssh $2 {region} count over; ls -lLn $VTORQUE_SHM\n"
+    vm = f"img=debian12,ram=512M,vms_per_node=2,vcpus=1,{SHARES}"
+    ended = site.job("-l", f"nodes={NODE}:ppn=3", "-vm", vm, stdin=script)
+    count, file = ended.out.splitlines()
+    assert (ended.exit_status, ended.err, count) == (0, "", "1")
+    assert file.startswith("-rw------- 1 ")
+
+
+@pytest.mark.full
 def test_region_of_a_killed_libvirt_and_qemu_is_gone(site: Site) -> None:
     """libvirt, which comes back and knows of the guest; then qemu.  Both at once would leave cgroups of libvirt's."""
     job_id = site.submit("-l", f"nodes={NODE}:ppn=2", "-vm", f"vcpus=1,{SHARES}", stdin="echo up; sleep 3600\n")

@@ -57,7 +57,7 @@ jobs, and what is done when something has failed: that undoes, by the same remov
 BY_CHANCE = {"present_absent.take_away": (1, 2)}
 """The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are
 not come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end."""
-IN_MEMORY = ("shared_region.attach", "shared_region._fill")
+IN_MEMORY = ("shared_region.find_problem", "shared_region.attach", "shared_region._fill")
 """Steps on a file system that is none of the node's disk: that it is full blames no node."""
 PYTHON = "/opt/vtorque/venv/bin/python"
 
