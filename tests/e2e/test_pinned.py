@@ -17,6 +17,7 @@ from .trouble import NODES, WAITS, changed, check_refused, finish, wait_in_guest
 
 TWO_CORES = {"pbs_exclusive_node_alloc": False, "kill_user_processes_after_job": False, "host_os_core_count": 0}
 """A node of the lab has two processors: a guest of two vCPUs has both."""
+VMGR = "/opt/vtorque/bin/vmgr"
 THREADS = """
 for task in /proc/$(pgrep -f '^[^ ]*qemu-system')/task/*; do
     echo "$(cat $task/comm)=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' $task/status)"
@@ -43,12 +44,29 @@ def test_vcpus_of_a_job_have_the_cores_that_the_record_says(site: Site) -> None:
         vcpus, others = threads(site, "cn1")
         assert vcpus == {"CPU 0/TCG": "1", "CPU 1/TCG": "0"}
         assert others == {"0-1"}  # the site keeps none for the host
+        drawn = site.root("cn1", f"{VMGR} node topology")
+        assert "[0:A] [1:A]" in drawn
+        assert "vCPU 0 on 1, vCPU 1 on 0, other threads on 0-1" in drawn
+        asked = json.loads(site.root("fe", f"{VMGR} node topology cn1 --query 'guests[].[start,vcpu_cores]'"))
+        assert [(start.rpartition(".")[0], cores) for start, cores in asked] == [(job_id, "1;0")]
         assert finish(site, job_id).exit_status == 0
-    record = json.loads(site.root("cn1", f"/opt/vtorque/bin/vmgr job show {job_id} --json"))
+    record = json.loads(site.root("cn1", f"{VMGR} job show {job_id} --json"))
     assert [(guest["vcpu_cores"], guest["other_cores"]) for guest in record["guests"]] == [("1;0", "0-1")]
-    log = site.root("cn1", f"/opt/vtorque/bin/vmgr job log {job_id}")
+    log = site.root("cn1", f"{VMGR} job log {job_id}")
     assert "read from its threads: vCPU 0 on 1; vCPU 1 on 0; other threads on 0-1" in log
     assert "moved there" not in log  # libvirt had placed all of them
+
+
+def test_dry_run_shows_the_cores_that_a_job_would_have_once_root_has_asked_the_nodes(site: Site) -> None:
+    words = ("--dry-run", "-vm", "vcpus=1,vcpu_pinning=true")
+    assert "the first node that fits" not in site.vsub(*words, stdin="true\n").stdout
+    assert "remembered what cn[1-2] have" in site.root("fe", f"{VMGR} node topology --all")
+    try:
+        shown = site.vsub(*words, stdin="true\n").stdout
+        assert "on cn1, the first node that fits" in shown
+        assert "  guest 1: vCPU 0 on 1, other threads on 0; cell 0; " in shown
+    finally:
+        site.root("fe", "rm -r /var/lib/vtorque/topology")
 
 
 @pytest.mark.full
@@ -57,7 +75,7 @@ def test_other_threads_have_the_core_that_is_kept_for_the_host(site: Site) -> No
     wait_in_guest(site, job_id)
     assert threads(site, "cn1") == ({"CPU 0/TCG": "1"}, {"0"})
     assert finish(site, job_id).exit_status == 0
-    assert "vCPU 0 on 1; other threads on 0" in site.root("cn1", f"/opt/vtorque/bin/vmgr job show {job_id}")
+    assert "vCPU 0 on 1; other threads on 0" in site.root("cn1", f"{VMGR} job show {job_id}")
 
 
 @pytest.mark.full

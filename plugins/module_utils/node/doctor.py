@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -20,7 +21,7 @@ from ..state import delivery_queue
 from ..system.clock import Deadline
 from ..text import printable
 from ..time_budget import SERVER_NAMES_S
-from ..wire.health_report import BAD, NONE, OK, WARN, Finding
+from ..wire.health_report import BAD, INSTALL, NONE, OK, WARN, Finding
 from . import sweep
 from .bare import sshd
 from .cache import copy_queue, locations
@@ -46,6 +47,10 @@ TIMER_S = 5.0
 NEARLY_FULL = 90
 SAID = 5
 """Things that the mark of a sweep names."""
+VHOST_NET = pathlib.Path("/dev/vhost-net")
+PROC = pathlib.Path("/proc")
+MOVERS = ("numad",)
+"""Daemons that place processes on cores by themselves; irqbalance moves interrupts and no threads."""
 ANYBODY = "nobody"
 """A user of whom sshd's settings are asked."""
 SSHD_S = 8.0
@@ -64,6 +69,8 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
     looks: dict[str, t.Callable[[NodeSettings], Finding]] = {
         "libvirt": look_at_libvirt,
         "virtualisation": look_at_virtualisation,
+        "vhost-net": check_vhost_net,
+        "affinity": check_affinity,
         "bridge": look_at_bridge,
         "pool": lambda settings: look_at_pool(settings.pool, default_image),
         "cache": look_at_cache,
@@ -95,6 +102,37 @@ def look_at_virtualisation(settings: NodeSettings) -> Finding:
             return Finding("virtualisation", NONE, "-")
         raise
     return Finding("virtualisation", shown=settings.hypervisor_default)
+
+
+def check_vhost_net(settings: NodeSettings, device: pathlib.Path = VHOST_NET) -> Finding:
+    """Check that the kernel carries the network of guests under KVM; software emulation does not use it.
+
+    Args:
+        settings: what the site expects of this node.
+        device: by which libvirt gets it.
+    """
+    if settings.hypervisor_default == "qemu":
+        return Finding("vhost-net", NONE, "-")
+    if device.exists():
+        return Finding("vhost-net")
+    problem = f"{device} is missing: the main thread of qemu copies each packet of a guest"
+    return Finding("vhost-net", WARN, "no", problem, f"modprobe vhost_net; {INSTALL} loads it at each boot")
+
+
+def check_affinity(_settings: NodeSettings, proc: pathlib.Path = PROC) -> Finding:
+    """Check that no daemon moves threads of guests off the cores that they have for themselves.
+
+    Args:
+        proc: what the kernel tells of processes.
+    """
+    for file in proc.glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if (name := file.read_text(encoding="utf-8", errors="replace").strip()) in MOVERS:
+                problem = (
+                    f"{name} (process {file.parent.name}) moves threads and memory of guests with cores of their own"
+                )
+                return Finding("affinity", WARN, name, problem, f"systemctl disable --now {name}")
+    return Finding("affinity")
 
 
 def look_at_bridge(settings: NodeSettings) -> Finding:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import typing as t
 
 from ..errors import VTorqueError
 from ..system import files
@@ -64,6 +65,22 @@ def list_nodes(state_dir: pathlib.Path = STATE_DIR) -> tuple[str, ...]:
         state_dir: of this host.
     """
     return tuple(sorted(path.stem for path in (state_dir / DIRECTORY).glob("*.json")))
+
+
+def forget_others(nodes: t.Iterable[str], state_dir: pathlib.Path = STATE_DIR) -> tuple[str, ...]:
+    """Forget what nodes have that are no more, and return their names.
+
+    Args:
+        nodes: those that there are.
+        state_dir: of this host.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    gone = tuple(name for name in list_nodes(state_dir) if name not in set(map(_short, nodes)))
+    for name in gone:
+        (state_dir / DIRECTORY / f"{name}.json").unlink(missing_ok=True)
+    return gone
 
 
 def _short(node: str) -> str:

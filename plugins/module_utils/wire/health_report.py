@@ -28,6 +28,8 @@ CHECKS = (
     "records",
     "libvirt",
     "virtualisation",
+    "vhost-net",
+    "affinity",
     "bridge",
     "pool",
     "cache",

@@ -30,6 +30,8 @@ from ...module_utils.wire.pci import PciClass, classes_on
 
 __all__ = ["STATE_DIR", "GuestPreview", "Preview", "preview"]
 _NO_KEY = KeyPair("", "")
+ALSO_PLACED_BY = ("numa", "hugepages")
+"""Keys of the same name in `GuestSpec`, where this version has them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
         return ()
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
     vcpus = resolved.figure("vcpus")
+    more: dict[str, t.Any] = {key: resolved.word(key) for key in ALSO_PLACED_BY if resolved.values.get(key) is not None}
     return tuple(
         GuestSpec(
             rank=index,
@@ -171,6 +174,7 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
             authorized_key="",
             vcpu_cores=pinning.cores_of(index, vcpus) if pinning else wanted,
             other_cores=pinning.other_cores if pinning else "",
+            **more,
         )
         for index in range(resolved.figure("vms_per_node"))
     )

@@ -139,6 +139,7 @@ def _remember_all(call: argparse.Namespace, load: LoadPolicy) -> int:
         else:
             topologies.write_topology(answer)
             good[name] = answer
+    topologies.forget_others(names)
     if call.json:
         tell(call, [to_dict(one) for one in good.values()])
     elif good:

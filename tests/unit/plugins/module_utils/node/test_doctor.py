@@ -85,6 +85,33 @@ def test_libvirts_silence_is_told_once(settings: NodeSettings, monkeypatch: pyte
     assert seen(doctor.look_at_virtualisation(settings)) == ("none", "-")
 
 
+@pytest.mark.parametrize(
+    ("hypervisor", "is_there", "found"),
+    [("kvm", True, ("ok", "ok")), ("kvm", False, ("warn", "no")), ("qemu", False, ("none", "-"))],
+)
+def test_vhost_net_is_missed_only_where_guests_run_under_kvm(
+    settings: NodeSettings, tmp_path: pathlib.Path, hypervisor: str, is_there: bool, found: tuple[str, str]
+) -> None:
+    device = tmp_path / "vhost-net"
+    if is_there:
+        device.touch()
+    finding = doctor.check_vhost_net(dataclasses.replace(settings, hypervisor_default=hypervisor), device)
+    assert seen(finding) == found
+    assert ("modprobe vhost_net" in finding.remedy) == (found[0] == "warn")
+
+
+def test_daemon_that_moves_threads_of_guests_is_named(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+    for number, name in (("1", "systemd"), ("7", "irqbalance"), ("self", "numad")):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "comm").write_text(f"{name}\n")
+    assert seen(doctor.check_affinity(settings, tmp_path)) == ("ok", "ok")
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12/comm").write_text("numad\n")
+    finding = doctor.check_affinity(settings, tmp_path)
+    assert seen(finding) == ("warn", "numad")
+    assert "process 12" in finding.words
+
+
 GOOD = t.cast(images.Image, object())
 BROKEN = ImageFault("image odd", "can be written by others than root")
 
@@ -314,7 +341,16 @@ def test_records_that_the_front_end_does_not_get_are_told(
 
 def test_each_check_is_known(settings: NodeSettings) -> None:
     assert set(doctor.checks(settings)) < set(CHECKS)
-    assert set(doctor.checks(settings)) >= {"libvirt", "virtualisation", "bridge", "pool", "disk", "programs"}
+    assert set(doctor.checks(settings)) >= {
+        "libvirt",
+        "virtualisation",
+        "vhost-net",
+        "affinity",
+        "bridge",
+        "pool",
+        "disk",
+        "programs",
+    }
 
 
 def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(

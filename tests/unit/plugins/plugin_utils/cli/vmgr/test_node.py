@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -176,13 +177,17 @@ def test_topology_of_all_nodes_is_remembered_for_users_and_who_is_silent_is_name
     real = asking.ask_nodes
     monkeypatch.setattr(asking, "ask_nodes", lambda names, policy, advance: real(names, policy, advance, ssh))
     monkeypatch.setattr(compute_nodes, "list_nodes", lambda _policy: ("gn1", "gn2"))
-    write = topologies.write_topology
+    write, forget = topologies.write_topology, topologies.forget_others
     monkeypatch.setattr(topologies, "write_topology", lambda one: write(one, tmp_path))
+    monkeypatch.setattr(topologies, "forget_others", lambda nodes: forget(nodes, tmp_path))
+    for name in ("gn2", "gn3"):
+        write(dataclasses.replace(topology, node=name), tmp_path)
     status = main.show(["node", "topology", "--all"])
     streams = capsys.readouterr()
     assert (status, streams.out) == (4, "remembered what gn1 has, for vsub --dry-run\n")
     assert "the topology of gn2: no answer by ssh: gone" in streams.err
     assert topologies.read_topology("gn1", tmp_path) == topology.without_jobs()
+    assert topologies.list_nodes(tmp_path) == ("gn1", "gn2")  # the one that is silent now, and not the one that is gone
 
 
 @pytest.mark.usefixtures("topology")
