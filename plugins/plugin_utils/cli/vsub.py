@@ -250,9 +250,8 @@ def _show(call: Call, submission: Submission, asked: Asked) -> int:
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document = {"request": request, "shell": resolved.shell, call.front.COMMAND: command}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
-        _json_output().tell(
-            call, {**document, "adds": submission.added, "pinned": submission.pinned, "neutral_lines": asked.vm_lines}
-        )
+        document |= {"adds": submission.added, "pinned": submission.pinned, "suspended": submission.suspended}
+        _json_output().tell(call, {**document, "neutral_lines": asked.vm_lines})
         return 0
     table = [("request", "value", "from")]
     for key, value in rows:
@@ -267,6 +266,7 @@ def _show(call: Call, submission: Submission, asked: Asked) -> int:
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
     if submission.pinned:
         print(f"(vcpu_pinning on each node: {submission.pinned})")
+    print(f"(suspended: {submission.suspended})")
     if submission.added:
         print(f"(metadata adds to each guest: {submission.added})")
     print(shlex.join(command))

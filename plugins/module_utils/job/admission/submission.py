@@ -10,6 +10,7 @@ import os
 import types
 import typing as t
 
+from ... import guest_saving
 from ...errors import UserFault
 from ...frozen import frozen
 from ..batch.registry import Terms, open_terms
@@ -66,6 +67,7 @@ class Submission:
         hosts: how many hosts the job asks for; None: the batch system decides.
         added: what the user adds to each guest, in a few words; "": nothing.
         pinned: which cores the threads of guests get, in words; "": vCPUs share the job's.
+        suspended: what becomes of its guests while the batch system suspends the job, in words.
     """
 
     handover: Handover
@@ -74,6 +76,7 @@ class Submission:
     hosts: int | None = 1
     added: str = ""
     pinned: str = ""
+    suspended: str = ""
 
     @property
     def vm_hosts(self) -> int | None:
@@ -125,7 +128,27 @@ def prepare(
     if faults:
         raise RequestErrors(faults, request)
     handover, notices = asked.submission(request.with_log(log), need, policy)
-    return Submission(handover, resolved, notices, hosts, added, _describe_pinning(pinning, resolved, policy))
+    pinned = _describe_pinning(pinning, resolved, policy)
+    suspended = guest_saving.describe_suspension(policy.suspend_guests, parts_in_the_way(resolved, policy))
+    return Submission(handover, resolved, notices, hosts, added, pinned, suspended)
+
+
+def parts_in_the_way(resolved: Resolved, policy: Policy) -> frozenset[str]:
+    """Return what guests of a request will have that their memory cannot be saved with (`guest_saving.REASONS`).
+
+    Args:
+        resolved: the request.
+        policy: the site's configuration.
+    """
+    mounts = {line.split()[2] for line in policy.mounts} | {policy.home_via}
+    there = {
+        guest_saving.VIRTIOFS: "virtiofs" in mounts and not osv.is_osv(resolved),
+        guest_saving.PLAN9: "9p" in mounts and not osv.is_osv(resolved),
+        guest_saving.PCI: bool(resolved.values.get("pci")),
+        guest_saving.SHARED_MEMORY: bool(resolved.values.get("unclot")),
+        guest_saving.USER_DISK: bool(resolved.values.get(DISK)) or is_path(resolved.values.get(IMAGE)),
+    }
+    return frozenset(name for name, has in there.items() if has)
 
 
 def complete(
