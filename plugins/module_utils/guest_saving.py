@@ -32,3 +32,18 @@ def objections_to_saving(found: t.Collection[str]) -> tuple[str, ...]:
         found: what it has, names of `REASONS` among others.
     """
     return tuple(reason for name, reason in REASONS.items() if name in found)
+
+
+def describe_suspension(mode: str, found: t.Collection[str]) -> str:
+    """Return what becomes of the guests of a job that the batch system suspends, in a clause.
+
+    Args:
+        mode: the site's `suspend_guests`.
+        found: see `objections_to_saving`.
+    """
+    if mode == "session":
+        return "its guests run on, and its script alone stops"
+    reasons = "; ".join(objections_to_saving(found))
+    if mode == "pause":
+        return "its guests are paused, and stay in memory"
+    return f"its guests are paused, and not saved: {reasons}" if reasons else "its guests are saved to disk"

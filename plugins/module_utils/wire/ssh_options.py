@@ -65,11 +65,13 @@ GUEST_LOGIN = (
     "EscapeChar=none",
     "ConnectTimeout=30",
     "ConnectionAttempts=1",
-    "TCPKeepAlive=yes",
+    "TCPKeepAlive=no",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=4",
 )
-"""The job's shell, which lasts as long as the job: a guest that swaps or is stopped for 60 s keeps its job."""
+"""The job's shell, which lasts as long as the job: a guest that swaps or is stopped for 60 s keeps its job.  One that
+is suspended keeps it for days, because ssh is stopped, too; the kernel's own keepalive, which is not, would end it
+after two hours (tcp(7): tcp_keepalive_time)."""
 
 X11 = ("ForwardX11=yes", "ForwardX11Trusted=yes", "LogLevel=FATAL")
 """Before `GUEST_LOGIN`, since ssh takes the first of several values.  With `qsub -X` the job may do with the user's

@@ -10,6 +10,7 @@ import os
 import types
 import typing as t
 
+from ... import guest_saving
 from ...errors import UserFault
 from ...frozen import frozen
 from ..batch.registry import Terms, open_terms
@@ -20,7 +21,7 @@ from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import host_devices, metadata, mixed, osv, vcpu_map
+from . import host_devices, metadata, mixed, numa, osv, vcpu_map
 from .resolve import SITE_DEFAULT, Offers, Resolved, resolve
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
@@ -69,6 +70,7 @@ class Submission:
         need: of the job's guests, on each node.
         sizes: of the site's nodes, as far as the batch server names them.
         pinning: the user's map of vCPUs; None: they have none.
+        suspended: what becomes of its guests while the batch system suspends the job, in words.
     """
 
     handover: Handover
@@ -80,6 +82,7 @@ class Submission:
     pinned: str = ""
     sizes: tuple[NodeSize, ...] = ()
     pinning: vcpu_map.VcpuMap | None = None
+    suspended: str = ""
 
     @property
     def vm_hosts(self) -> int | None:
@@ -135,7 +138,29 @@ def prepare(
     if raised := host_devices.notice_of_region(request.values.get(host_devices.REGION_SIZE), region):
         notices = (*notices, raised)
     described = _describe_pinning(pinning, resolved, policy)
-    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning)
+    suspended = guest_saving.describe_suspension(policy.suspend_guests, parts_in_the_way(resolved, policy))
+    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, suspended)
+
+
+def parts_in_the_way(resolved: Resolved, policy: Policy) -> frozenset[str]:
+    """Return what guests of a request will have that their memory cannot be saved with (`guest_saving.REASONS`).
+
+    Args:
+        resolved: the request.
+        policy: the site's configuration.
+    """
+    mounts = {line.split()[2] for line in policy.mounts} | {policy.home_via}
+    cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
+    there = {
+        guest_saving.VIRTIOFS: "virtiofs" in mounts and not osv.is_osv(resolved),
+        guest_saving.PLAN9: "9p" in mounts and not osv.is_osv(resolved),
+        guest_saving.PCI: bool(resolved.values.get("pci")),
+        guest_saving.SHARED_MEMORY: bool(resolved.values.get("unclot")),
+        guest_saving.HUGE_PAGES: pages != "none",
+        guest_saving.CELLS: cells != "off",
+        guest_saving.USER_DISK: bool(resolved.values.get(DISK)) or is_path(resolved.values.get(IMAGE)),
+    }
+    return frozenset(name for name, has in there.items() if has)
 
 
 def complete(

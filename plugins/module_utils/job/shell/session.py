@@ -181,7 +181,8 @@ class Conversation:
             self._offer()
             timeout = SILENT_S if self._silent and not self._begun() else MARK_S if self._one_has_ended() else None
             ready = collections.deque(key.fd for key, _events in self._selector.select(timeout))
-            if any(fd in streams and self._marks[streams[fd]].end is None for fd in ready):
+            # whoever was signalled may have stood still, and the guest with them: that was no silence
+            if wakeup in ready or any(fd in streams and self._marks[streams[fd]].end is None for fd in ready):
                 quiet_since = time.monotonic()
             elif timeout is not None and time.monotonic() - quiet_since >= timeout:
                 break

@@ -44,7 +44,8 @@ def print_submission(
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document: dict[str, t.Any] = {"request": request, "shell": resolved.shell, name: list(command)}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
-        document |= {"adds": submission.added, "pinned": submission.pinned, "neutral_lines": vm_lines}
+        document |= {"adds": submission.added, "pinned": submission.pinned, "suspended": submission.suspended}
+        document |= {"neutral_lines": vm_lines}
         _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
         return
     table = [("request", "value", "from")]
@@ -60,6 +61,7 @@ def print_submission(
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
     if submission.pinned:
         print(f"(vcpu_pinning on each node: {submission.pinned})")
+    print(f"(suspended: {submission.suspended})")
     if submission.added:
         print(f"(metadata adds to each guest: {submission.added})")
     if placed:

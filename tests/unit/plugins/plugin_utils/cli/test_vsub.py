@@ -645,6 +645,34 @@ def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -
     assert site.vsub("-vm", "vcpus=40", site.script(PLAIN)).status == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "words", "expected"),
+    [
+        ({}, (), "its guests are paused, and stay in memory"),
+        ({"suspend_guests": "session"}, (), "its guests run on, and its script alone stops"),
+        ({"suspend_guests": "save"}, (), "its guests are saved to disk"),
+        (
+            {"suspend_guests": "save", "home_via": "virtiofs"},
+            (),
+            "its guests are paused, and not saved: it mounts a directory of its node by virtiofs",
+        ),
+        (
+            {"suspend_guests": "save", "mounts": ["/data /data 9p"]},
+            (),
+            "its guests are paused, and not saved: it mounts a directory of its node by 9p",
+        ),
+    ],
+)
+def test_dry_run_says_what_a_suspension_does(
+    site: Site, settings: dict[str, t.Any], words: tuple[str, ...], expected: str
+) -> None:
+    site.configure(**settings)
+    shown = site.vsub("--dry-run", *words, site.script(PLAIN))
+    assert f"(suspended: {expected})" in shown.out.splitlines()
+    found = site.vsub("--dry-run", "--query", "suspended", *words, site.script(PLAIN))
+    assert json.loads(found.out) == expected
+
+
 def test_dry_run_says_which_hosts_are_vm_nodes(site: Site) -> None:
     shown = site.vsub("--dry-run", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN))
     assert ["nodes", "2", "command line"] in [line.split(None, 2) for line in shown.out.splitlines()]

@@ -81,3 +81,45 @@ def test_stop_and_go_on_ring_and_reach_the_guest(tmp_path: pathlib.Path, monkeyp
         assert talk.run() == session.End("exit", "0")
     far_end.join()
     bell.close()
+
+
+class HalfEnded:
+    """A connection whose far end has ended on one stream, when the job is suspended; the rest comes afterwards."""
+
+    early = False
+    token = "0123456789abcdef"
+
+    def __init__(self) -> None:
+        (self.out, self._out), (self.err, self._err) = os.pipe(), os.pipe()
+        self._said, self.stdin = os.pipe()
+        self.end(self._err, "")
+
+    def end(self, stream: int, own: str) -> None:
+        os.write(stream, f"vtorque-{self.token}-begin\n{own}vtorque-{self.token}-end exit 7\n".encode())
+
+    def resume(self) -> None:
+        self.end(self._out, "the rest\n")
+
+    def close(self) -> None:
+        for descriptor in (self.out, self._out, self.err, self._err, self._said, self.stdin):
+            os.close(descriptor)
+
+
+def test_time_in_suspension_is_no_silence_of_the_guest(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, written, clock = HalfEnded(), bytearray(), [0.0]
+    wakeup, waking = os.pipe()
+
+    def write(_fd: int, data: bytes) -> None:
+        written.extend(data)
+        if not clock[0]:  # one stream has ended; the job stands still for long
+            clock[0] = 10 * session.MARK_S
+            os.write(waking, bytes([signal.SIGCONT]))
+
+    monkeypatch.setattr(session.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(session.shell_message, "ring", lambda _directory: line.resume())
+    with LostWatch(tmp_path) as watch:
+        talk = session.Conversation(RECORD, tmp_path, "batch", b"", watch, write)
+        talk._talk(line, wakeup)  # type: ignore[arg-type]
+    assert bytes(written) == b"the rest\n"
+    os.close(wakeup)
+    os.close(waking)
