@@ -64,7 +64,6 @@ class Batch:
         cancelled_early: of one that was cancelled before its script began.
         guests: so many have room on a node at a time: one of Slurm has the machine's processors, and not more.
         users_scripts: users may have scripts of their own around a job (`vm_prologue`, `vm_epilogue`).
-        remembers: the records of jobs that it has forgotten are known by its accounting.
         hook_lost: its prologue was killed: "ended" is the job without having run; "held", and the node takes no more.
         unknown: the id of a job that nobody has submitted.
         record: a job's name where the product keeps something of it, as a format.
@@ -117,7 +116,6 @@ class Batch:
     cancelled_early: int
     guests: int
     users_scripts: bool
-    remembers: bool
     hook_lost: str
     unknown: str
     record: str
@@ -158,7 +156,7 @@ TORQUE = Batch(
     untold=("tm is asked for [a-z]*", frozenset({"tm is asked for plm", "tm is asked for ras"})),
     session=("vsub", "-I"), ready="ready", session_id=r"\bjob (\S+\.fe)\b", session_over="qsub: job {} completed",
     session_tells=False,
-    cancelled=256 + 15, cancelled_early=256 + 15, guests=2, users_scripts=True, remembers=True, hook_lost="ended",
+    cancelled=256 + 15, cancelled_early=256 + 15, guests=2, users_scripts=True, hook_lost="ended",
     unknown="99999.fe", record="{}",
 )  # fmt: skip
 SLURM = Batch(
@@ -180,7 +178,7 @@ SLURM = Batch(
     session=("setsid", "--ctty", "--wait", "vsalloc"), ready="Granted job allocation",
     session_id="job allocation ([0-9]+)", session_over="Job allocation {} has been revoked",
     session_tells=True,
-    cancelled=128 + 15, cancelled_early=0, guests=1, users_scripts=False, remembers=False, hook_lost="held",
+    cancelled=128 + 15, cancelled_early=0, guests=1, users_scripts=False, hook_lost="held",
     unknown="99999", record="{}.lab",
 )  # fmt: skip
 BATCHES: t.Mapping[str, Batch] = types.MappingProxyType({one.name: one for one in (TORQUE, SLURM)})

@@ -269,6 +269,11 @@ class Site:
         done = self.on("fe", *self.batch.requeue, job_id)
         assert done.returncode == 0, done.stderr
 
+    def forget(self, job_id: str) -> None:
+        """Have the server forget a job that is over."""
+        assert self.on("fe", *self.batch.drop_all, job_id).returncode == 0
+        self.wait_for("the server to forget the job", lambda: not self.facts(job_id))
+
     def nodes(self) -> dict[str, Node]:
         """The compute nodes, in the server's words."""
         shown = ET.fromstring(self.root("fe", "pbsnodes -x"))

@@ -68,6 +68,7 @@ for process in $(pgrep -f '^[^ ]*qemu-system'); do grep -hE '^(Uid|Seccomp):' /p
 """
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_qemu_is_not_root_and_is_held_by_seccomp(site: Site) -> None:
     """Each of its threads, as the kernel tells it: what breaks out of a guest may call what qemu needs, and no more."""
@@ -151,6 +152,7 @@ def listeners(site: Site, interfaces: dict[str, str]) -> t.Iterator[None]:
             site.root(node, "kill $(cat /run/lab/listener); rm /run/lab/listener /run/lab/heard")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
     """Neither as another, nor by whom the site does not name, nor at the batch system's ports; its own job works.

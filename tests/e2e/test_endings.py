@@ -174,6 +174,7 @@ def test_job_deleted_in_the_prologue_of_its_sister(site: Site) -> None:
     assert site.left_on_nodes() == []
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_job_deleted_while_its_guests_boot(site: Site) -> None:
     """qdel returns when the prologue has ended, here by the end of a guest; nothing is tried again, or stays."""
@@ -310,7 +311,10 @@ def test_sister_lost_while_the_job_runs(site: Site) -> None:
 
 @pytest.mark.full
 def test_mother_superior_lost_while_the_job_runs(site: Site) -> None:
-    """When she is back the server starts the job again, and that start clears the first one away on the sister."""
+    """When she is back the server starts the job again, and that start clears the first one away on the sister.
+
+    (Slurm waits for BatchStartTimeout, six minutes here; a node that it takes for lost: slurm/test_lost_node.py.)
+    """
     job_id = site.submit(*site.batch.pair, stdin=WAITS)
     running(site, job_id)
     with lost(site, SUPERIOR):
@@ -349,6 +353,7 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
     assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
 def test_libvirt_restarts_while_guests_boot(site: Site, node: str) -> None:
@@ -357,7 +362,8 @@ def test_libvirt_restarts_while_guests_boot(site: Site, node: str) -> None:
         job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
         restart_libvirt(site, node)
-        facts = check_held(site, job_id, f"{node}: libvirt was lost while guests were starting")
+        # by its word on what it did just then: a domain that runs may still be on the way to whom it was started for
+        facts = check_held(site, job_id, f"{node}: libvirt")
         assert site.left_on_nodes() == []
     assert facts["start_count"] == "1"
     assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
@@ -449,6 +455,7 @@ def test_job_purged_while_its_guests_boot(site: Site) -> None:
     check_nobody_blamed(site)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_array_deleted_while_its_members_run(site: Site) -> None:
     """By the name of its parent: each member ends as a job of its own would."""
@@ -460,6 +467,7 @@ def test_array_deleted_while_its_members_run(site: Site) -> None:
     assert [(one.exit_status, one.out) for one in ended] == [(site.batch.cancelled, "up\n")] * 2
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_member_of_an_array_deleted_beside_another(site: Site) -> None:
     """The other one notices nothing."""
@@ -506,6 +514,7 @@ def test_terminal_of_an_interactive_job_is_gone(site: Site) -> None:
     assert (facts["job_state"], facts["start_count"], facts["exit_status"]) == ("C", "1", "257")
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
 def test_guest_of_an_interactive_job_is_lost(site: Site, node: str) -> None:

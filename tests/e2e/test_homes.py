@@ -125,6 +125,7 @@ def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None
     assert all(node.usable and not node.note for node in site.nodes().values())
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_workspace_scratch_and_opt(site: Site) -> None:
     """The site's list of mounts; /scratch is the workspace; what is not his the user cannot change."""

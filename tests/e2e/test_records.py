@@ -84,6 +84,7 @@ def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) 
     assert waits(site, ended)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> None:
     """Nothing is late or lost: the sweep hands it over, where its accounting is read also when the server has forgotten
@@ -102,9 +103,7 @@ def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> Non
         assert f"record   {site.full_id(ended.job_id)}.1: was not handed over to fe" in swept.stdout
         assert waits(site, ended)
     assert spool_finding(site, ended.node)["state"] == "warn"
-    if site.batch.remembers:
-        assert site.on("fe", *site.batch.drop_all, ended.job_id).returncode == 0
-        site.wait_for("the server to forget the job", lambda: not site.facts(ended.job_id))
+    site.forget(ended.job_id)
     assert site.kept("fe", ended.job_id) == ""
     let_time_pass(site, ended)
     swept = site.on(ended.node, "vtorque-sweep")

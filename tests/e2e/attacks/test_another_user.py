@@ -102,6 +102,7 @@ def secrets_of(site: Site, job_id: str) -> dict[str, str]:
     return parts
 
 
+@pytest.mark.both
 def test_secrets_are_in_nobodys_words_and_in_no_log(site: Site, attack: Attack) -> None:
     """From the submission to the end of a job of two nodes, whose owner has all of it logged."""
     logged = ("env", "DEBUG=true", "SHOW_LOG=true")

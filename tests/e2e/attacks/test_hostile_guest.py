@@ -54,6 +54,7 @@ FLOOD = """#!/bin/sh
 """
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_console_that_is_written_without_end(site: Site, attack: Attack) -> None:
     """The node keeps a bounded part of it, shows it without control characters, and the job goes on."""
@@ -101,6 +102,7 @@ TABLES_MIB = 4
 """What a disk may take besides what is on it, for qcow2's own tables."""
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guest_that_writes_over_all_of_its_disk(site: Site, attack: Attack) -> None:
     """The node loses what it has promised, the size of the image's disk, and no more; the guest's job goes on."""
@@ -187,6 +189,7 @@ exit 0
 """
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_root_of_a_guest_and_files_of_others(site: Site, attack: Attack) -> None:
     """No share but the job's, no home but the user's; what he makes there is his on the node.
@@ -232,6 +235,7 @@ END
 """
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_setuid_file_on_a_disk_that_the_user_made_offline(site: Site, attack: Attack) -> None:
     """He writes what he likes on a disk of his own; in the guest nothing of it makes him root."""
@@ -347,6 +351,7 @@ ssh cn2 hostname </dev/null 2>/dev/null || echo 'nobody by the lie'
 TOLD_NAME = "grep -c 'client provides name: cn2' /var/log/dnsmasq.log || true"
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guest_that_lies_in_its_name(site: Site, attack: Attack) -> None:
     """It is called what its node calls it, in the node file, in the record, and by the other guests of its job."""

@@ -85,6 +85,7 @@ def later(site: Site, node: str, user: str, program: str, out: str, **environmen
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_root_makes_nothing_where_users_may(site: Site, attack: Attack) -> None:
     """Links lie under all names of root's that were ever known; and nobody but the user makes anything there at all."""
@@ -113,6 +114,7 @@ def test_root_makes_nothing_where_users_may(site: Site, attack: Attack) -> None:
     assert site.root("cn1", "find /etc /root /opt/vtorque/bin /usr/local -xdev -newer /run/lab/stamp") == ""
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_pipes_of_the_run_directory_that_the_user_holds(site: Site, attack: Attack) -> None:
     """He may spoil his own job by it, and nothing else: it ends, no node is blamed, the log is bounded and readable."""

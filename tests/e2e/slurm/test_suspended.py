@@ -79,6 +79,23 @@ def test_guests_of_a_suspended_job_stand_still_and_go_on_at_the_right_time(site:
 
 
 @pytest.mark.full
+def test_job_suspended_while_its_guests_boot_stands_still_when_they_are_ready(site: SlurmSite) -> None:
+    """No sweep sees to it, of which a lab has none; the shell, which rings for it later, does not run yet."""
+    site.root("fe", "rm -f /home/alice/go /home/alice/clock.*; kill -STOP $(cat /run/dnsmasq.pid)")
+    try:
+        number = site.submit_vm(SCRIPT, "-N2", "-n4")
+        site.wait_for("the guests to boot", lambda: states(site) == ["running"] * 2, seen=lambda: states(site))
+        site.root("fe", f"scontrol suspend {number}")
+    finally:
+        site.root("fe", "kill -CONT $(cat /run/dnsmasq.pid)")
+    site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    assert "begun" not in site.read(f"/home/alice/slurm-{number}.out")
+    resume(site, number)
+    ended = site.ended(number)
+    assert (ended.state, ended.code) == ("FAILED", "5:0"), ended.out
+
+
+@pytest.mark.full
 def test_suspension_longer_than_a_silent_connection_ends_no_job(site: SlurmSite) -> None:
     number = begin(site, "-t5")
     suspend(site, number)

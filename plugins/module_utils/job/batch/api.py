@@ -17,6 +17,10 @@ NOTE_PREFIX = "vtorque: "
 """What every note of ours begins with; a note without it is an administrator's, and is left alone."""
 
 
+WANTED, GIVEN_UP, SUSPENDED = "wanted", "given up", "suspended"
+"""What becomes of a start: it goes on; it was cancelled or is to be queued again; it is to stand still."""
+
+
 class UnknownJob(SiteFault):
     """The batch server answered, and it does not know this job (any more)."""
 
@@ -336,10 +340,10 @@ class BatchSystem(t.Protocol):
             held: is it held, so that its comment says so already?
         """
 
-    def gave_up(self, job_id: str, start: int) -> bool:
-        """Return whether this start, whose prologue is still at work, was cancelled or is to be queued again.
+    def start_state(self, job_id: str, start: int) -> str:
+        """Return what becomes of this start, whose prologue is still at work: WANTED, GIVEN_UP or SUSPENDED.
 
-        A system that tells hooks so itself is asked nothing, and answers False; so does one that does not answer.
+        A system that tells hooks so itself is asked nothing, and answers WANTED; so does one that does not answer.
 
         Args:
             job_id: as the batch system names it.

@@ -39,12 +39,12 @@ if t.TYPE_CHECKING:
     from .openpbs import mom_files as openpbs_node
     from .openpbs import terms as openpbs_terms
     from .openpbs import trial_job as openpbs_trial
-    from .slurm import adapter as slurm_adapter
     from .slurm import doctor_checks as slurm_doctor
     from .slurm import guest_variables as slurm_guest
     from .slurm import hook_calls as slurm_hooks
     from .slurm import job_shell as slurm_shell
     from .slurm import node_traces as slurm_node
+    from .slurm.questions import past_jobs as slurm_history
     from .slurm.sbatch import front as slurm_front
     from .slurm.sbatch import session_front as slurm_session
     from .slurm.sbatch import terms as slurm_terms
@@ -62,7 +62,7 @@ if t.TYPE_CHECKING:
     # a type checker compares the modules with the contract here: at work they are opened by name
     _FRONT: tuple[FrontAdapter, ...] = (torque_front, slurm_front, slurm_session, openpbs_front)
     _GUEST: tuple[GuestTable, ...] = (torque_guest, slurm_guest, openpbs_guest)
-    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_adapter, openpbs_adapter)
+    _HISTORY: tuple[HistoryAdapter, ...] = (torque_history, slurm_history, openpbs_adapter)
     _HOOKS: tuple[HookAdapter, ...] = (torque_hooks, slurm_hooks, openpbs_hooks)
     _SHELL: tuple[ShellAdapter, ...] = (torque_shell, slurm_shell, openpbs_shell)
     _NODE: tuple[NodeAdapter, ...] = (torque_node, slurm_node, openpbs_node)
@@ -123,7 +123,7 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "node": "node_traces",
         "doctor": "doctor_checks",
         "trial": "sbatch.trial_job",
-        "history": "adapter",
+        "history": "questions.past_jobs",
         "front": "sbatch.front",
         "terms": "sbatch.terms",
         "session": "sbatch.session_front",

@@ -214,6 +214,9 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
         if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
+        if error is None and case.given_up.is_suspended():
+            playbook.note(log, "the job is suspended: its guests are to stand still")
+            shell_message.ring(start.directory)
         took_s = time.monotonic() - began
         figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(took_s, 3)}
         if error is None and (given_s := give_back(case.job, policy, took_s, log)):

@@ -12,7 +12,7 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...system.clock import Deadline
 from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
-from ..batch.api import BatchJob, UnknownJob
+from ..batch.api import GIVEN_UP, SUSPENDED, BatchJob, UnknownJob
 from ..batch.hook_call import HookCall
 from ..batch.registry import open_batch
 from ..config.parameters import Policy
@@ -72,8 +72,12 @@ class GivenUp:
 
     def ask(self) -> bool:
         """Return whether it was given up."""
-        self.heard = self.heard or self._batch.gave_up(self._job_id, self._start)
+        self.heard = self.heard or self._batch.start_state(self._job_id, self._start) == GIVEN_UP
         return self.heard
+
+    def is_suspended(self) -> bool:
+        """Ask whether the job was suspended: its shell, which would let us know, does not run yet."""
+        return self._batch.start_state(self._job_id, self._start) == SUSPENDED
 
 
 def give_back(job: BatchJob | None, policy: Policy, seconds: float, log: t.IO[bytes]) -> int:

@@ -12,6 +12,7 @@ import typing as t
 from ....errors import SiteFault
 from ....wire.messages import JOB_ID
 from ...request.sizes import NodeSize
+from ..api import WANTED
 from . import node_note
 from .server_command import Answer, run_command
 
@@ -87,9 +88,9 @@ class PbsServer:
     def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
         """Do nothing: a hook's standard error is the job's error file."""
 
-    def gave_up(self, job_id: str, start: int) -> bool:
-        """Return False: Torque's MOM hears of a deleted job when its prologue has ended; OpenPBS ends our program."""
-        return False
+    def start_state(self, job_id: str, start: int) -> str:
+        """Return WANTED: Torque's MOM hears of a deleted job when its prologue has ended; OpenPBS ends our program."""
+        return WANTED
 
     def give_back_time(self, job: BatchJob, seconds: float) -> int:
         """Return 0: walltime begins after the prologue."""

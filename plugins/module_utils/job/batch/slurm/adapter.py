@@ -19,7 +19,7 @@ from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME
-from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
+from ..api import GIVEN_UP, NOTE_PREFIX, SUSPENDED, WANTED, BatchJob, BatchNode, ServerSettings, UnknownJob
 from ..host_match import same_host
 from ..shared import node_note
 from . import commands, ids, output_file
@@ -27,7 +27,6 @@ from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions
 
 if t.TYPE_CHECKING:
-    from ...config.parameters import Policy
     from ...request.sizes import NodeSize
     from ..api import BatchSystem
 
@@ -194,18 +193,20 @@ class Slurm:
             left_s = output_file.WRITE_S if self.deadline is None else self.deadline.left_s()
             output_file.append(job, self._outputs.get(job.job_id, ""), lines, timeout_s=left_s)
 
-    def gave_up(self, job_id: str, start: int) -> bool:
+    def start_state(self, job_id: str, start: int) -> str:
         """Ask for what changes alone, every few seconds."""
         number = ids.number_of(job_id)
         try:
             row = one_job.pick(self._ask(one_job.WHO, self._names.get(job_id, number), job_id), JobID=number)
         except UnknownJob:
-            return True
+            return GIVEN_UP
         except SiteFault:  # no proof
-            return False
+            return WANTED
         if not row["RestartCnt"].isdecimal():
-            return False
-        return STATES.get(row["State"], "R") not in ("R", "S") or int(row["RestartCnt"]) + 1 != start
+            return WANTED
+        if int(row["RestartCnt"]) + 1 != start:
+            return GIVEN_UP
+        return {"R": WANTED, "S": SUSPENDED}.get(STATES.get(row["State"], "R"), GIVEN_UP)
 
     def give_back_time(self, job: BatchJob, seconds: float) -> int:
         """`TimeLimit=+N`: Slurm counts Prolog, and its limits are whole minutes."""
@@ -259,8 +260,7 @@ class Slurm:
 
     def configuration(self) -> dict[str, str]:
         """The controller's settings (`scontrol show config`), by the names of slurm.conf."""
-        text = self._run("scontrol", "show", "config").decode(errors="replace")
-        return dict(re.findall(r"^(\S+)\s+= (.*?)\s*$", text, re.MULTILINE))
+        return commands.read_settings(self._run(*commands.SETTINGS))
 
     def comment(self, job_id: str, text: str) -> None:
         """AdminComment: only root and operators write it, and what is not ours there stays.
@@ -283,21 +283,6 @@ class Slurm:
 
 ADAPTER: type[BatchSystem] = Slurm
 """What the registry opens."""
-
-
-def past_job(job_id: str, start: int, policy: Policy, *, days: int) -> PastJob:
-    """A start of a job that the controller has forgotten: nothing on this host tells of it.
-
-    Args:
-        job_id: of the job.
-        start: not used, as all that follow; see `HistoryAdapter`.
-        policy: of the site.
-        days: how long ago it may have ended.
-
-    Raises:
-        UnknownJob: always; Slurm's accounting is not read.
-    """
-    raise UnknownJob(f"job {job_id}", "Slurm's controller has forgotten it, and its accounting is not read")
 
 
 def _demand_node(name: str) -> None:

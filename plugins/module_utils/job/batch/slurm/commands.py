@@ -55,3 +55,11 @@ def run(
     if GONE.search(answer.err):
         raise SiteFault(command[0], f"{SERVER} cannot be reached", first)
     raise Refused(f"{command[0]} {subject}".strip(), f"status {answer.status}: {first or 'no text'}")
+
+
+SETTINGS = ("scontrol", "show", "config")
+
+
+def read_settings(answer: bytes) -> dict[str, str]:
+    """Return the controller's settings, by the names of slurm.conf, from its answer to `SETTINGS`."""
+    return dict(re.findall(r"^(\S+)\s+= (.*?)\s*$", answer.decode(errors="replace"), re.MULTILINE))

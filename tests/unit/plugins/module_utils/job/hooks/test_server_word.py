@@ -30,6 +30,12 @@ def test_given_up_once_heard_is_not_asked_for_again(tmp_path: pathlib.Path) -> N
     assert (tmp_path / "calls").read_text() == "asked\n"
 
 
+def test_suspension_gives_no_start_up_and_is_known_when_its_guests_are_ready(tmp_path: pathlib.Path) -> None:
+    columns = "%-12s%-12s%-12s%-12s%-12s%-42s%-24s%-12s\\n"
+    given_up = GivenUp(controller(tmp_path, f"printf '{columns}' 7 7 N/A N/A N/A lab SUSPENDED 0"), "7.lab", 1)
+    assert [given_up.ask(), given_up.is_suspended()] == [False, True]
+
+
 def test_controller_that_does_not_answer_ends_nothing(tmp_path: pathlib.Path) -> None:
     given_up = GivenUp(controller(tmp_path, "echo no >&2; exit 1"), "7.lab", 1)
     assert not given_up.ask()

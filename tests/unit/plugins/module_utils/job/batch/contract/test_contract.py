@@ -212,7 +212,7 @@ def test_name_of_no_job_is_told_from_silence(material: Material, batch: BatchSys
 def test_question_about_one_job_never_costs_the_whole_queue(material: Material, batch: BatchSystem) -> None:
     """A site may have fifty thousand jobs, and a verdict two seconds."""
     job = batch.job(material.job_id)
-    batch.gave_up(material.job_id, job.start_count)
+    batch.start_state(material.job_id, job.start_count)
     batch.comment(material.job_id, "vtorque: held")
     batch.requeue(material.job_id)
     batch.hold(material.job_id)

@@ -333,24 +333,26 @@ class Asked(adapter.Slurm):
 
 
 @pytest.mark.parametrize(
-    ("answer", "given_up"),
+    ("answer", "state"),
     [
-        ("9                   RUNNING             0           \n", False),
-        ("9                   CONFIGURING         0           \n", False),
-        ("8                   CANCELLED           0           \n9 RUNNING 0\n", False),
-        ("9                   COMPLETING          0           \n", True),
-        ("9                   CANCELLED           0           \n", True),
-        ("9                   PENDING             1           \n", True),
-        ("9                   RUNNING             1           \n", True),
-        ("", False),
-        ("9 A_STATE_OF_TOMORROW 0\n", False),
-        ("9 CANCELLED CANCELLED\n", False),
-        (UnknownJob("job 9", "Slurm's controller does not know it"), True),
-        (SiteFault("squeue", "Slurm's controller cannot be reached"), False),
+        ("9                   RUNNING             0           \n", "wanted"),
+        ("9                   CONFIGURING         0           \n", "wanted"),
+        ("8                   CANCELLED           0           \n9 RUNNING 0\n", "wanted"),
+        ("9                   SUSPENDED           0           \n", "suspended"),
+        ("9                   SUSPENDED           1           \n", "given up"),
+        ("9                   COMPLETING          0           \n", "given up"),
+        ("9                   CANCELLED           0           \n", "given up"),
+        ("9                   PENDING             1           \n", "given up"),
+        ("9                   RUNNING             1           \n", "given up"),
+        ("", "wanted"),
+        ("9 A_STATE_OF_TOMORROW 0\n", "wanted"),
+        ("9 CANCELLED CANCELLED\n", "wanted"),
+        (UnknownJob("job 9", "Slurm's controller does not know it"), "given up"),
+        (SiteFault("squeue", "Slurm's controller cannot be reached"), "wanted"),
     ],
 )
-def test_start_is_given_up_only_by_the_controllers_clear_word(answer: str | SiteFault, given_up: bool) -> None:
-    assert Asked(answer).gave_up("9.lab", 1) is given_up
+def test_start_is_given_up_only_by_the_controllers_clear_word(answer: str | SiteFault, state: str) -> None:
+    assert Asked(answer).start_state("9.lab", 1) == state
 
 
 @pytest.mark.parametrize(
