@@ -100,18 +100,13 @@ def preview(submission: Submission, policy: Policy) -> Preview | None:
                 return Preview(node.node, node.made, (), str(fault))
             problem = f"vCPUs share cores: its guests {fault.why}"
     devices, lack = _devices(submission, policy, node)
-    memory = _memory(submission)
-    guests = tuple(
-        GuestPreview(
-            tuple(map(cpus.written, pins[index].vcpus)) if pins else (),
-            cpus.written(pins[index].others if pins else shared),
-            _cells(topology, {core for cores in pins[index].vcpus for core in cores} if pins else shared),
-            memory,
-            devices[index],
-        )
-        for index in range(count)
-    )
-    return Preview(node.node, node.made, guests, "; ".join(filter(None, (problem, lack))))
+    guests = []
+    for index in range(count):
+        own = pins[index] if pins else Pins((), shared)
+        cells = _cells(topology, {core for cores in own.vcpus for core in cores} or shared)
+        vcpus, others = tuple(map(cpus.written, own.vcpus)), cpus.written(own.others)
+        guests.append(GuestPreview(vcpus, others, cells, _memory(submission, node, cells), devices[index]))
+    return Preview(node.node, node.made, tuple(guests), "; ".join(filter(None, (problem, lack))))
 
 
 def _first_that_fits(submission: Submission) -> NodeTopology | None:
@@ -180,10 +175,20 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
     )
 
 
-def _memory(submission: Submission) -> str:
+def _memory(submission: Submission, node: NodeTopology, cells: t.Collection[int]) -> str:
+    """How much memory a guest has, and in what pages; of huge ones also how many its cells have set apart."""
     pages = submission.resolved.values.get("hugepages")
-    kind = "ordinary pages" if pages in (None, "none") else f"huge pages ({pages})"
-    return f"{format_mib(submission.resolved.figure('ram'))} in {kind}"
+    ram = format_mib(submission.resolved.figure("ram"))
+    if pages in (None, "none"):
+        return f"{ram} in ordinary pages"
+    pools = [
+        f"{one.total} of {format_mib(one.kib // 1024)} in cell {cell.number}"
+        for cell in node.cells
+        if cell.number in cells
+        for one in cell.pages
+        if one.total and pages in ("auto", format_mib(one.kib // 1024))
+    ]
+    return f"{ram} in huge pages ({pages}; set apart: {', '.join(pools) or 'none'})"
 
 
 def _cells(topology: Topology, cores: t.Collection[int]) -> tuple[int, ...]:

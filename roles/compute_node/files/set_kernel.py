@@ -118,11 +118,12 @@ class Kernel:
             return
         if now.split() == value.split():
             return
-        self.changed.append(f"/{path} = {value}")
         if path not in self.former:
             self.former[path] = now.strip()
             self._write_former()
-        self._write(path, value)
+        # what comes short at each run is a change at the first one alone
+        if self._write(path, value) != now.split():
+            self.changed.append(f"/{path} = {value}")
 
     def _put_back(self, path: str) -> None:
         value = self.former.pop(path)
@@ -131,18 +132,21 @@ class Kernel:
             self._write(path, value)
         self._write_former()
 
-    def _write(self, path: str, value: str) -> None:
+    def _write(self, path: str, value: str) -> list[str]:
+        """Write a value, and return what the kernel made of it."""
         if self.check:
-            return
+            return value.split()
+        now: list[str] = []
         try:
             (self.root / path).write_text(f"{value}\n", encoding="utf-8")
             now = (self.root / path).read_text(encoding="utf-8").split()
         except OSError as error:
             self.faults.append(f"/{path}: {error.strerror}")
-            return
+            return now
         if now != value.split():
             short = "" if "hugepages" not in path else ": memory is too scattered; reserve them on the kernel's line"
             self.faults.append(f"/{path} is {' '.join(now)} and not {value}{short}")
+        return now
 
     def _file(self, name: str, content: str) -> None:
         """Have a file of ours with this content, or no such file."""
@@ -185,13 +189,12 @@ class Kernel:
         asked = self._ask("-n", "-v", module)
         if asked is None or not asked.stdout.strip():  # built in, or loaded
             return
-        self.changed.append(f"module {module}")
-        if self.check:
+        done = None if self.check else self._ask(module)
+        if self.check or (done is not None and not done.returncode):
+            self.changed.append(f"module {module}")
             return
-        done = self._ask(module)
-        if done is None or done.returncode:
-            why = done.stderr.strip()[-200:] if done else "modprobe gave no answer"
-            self.faults.append(f"module {module} was not loaded: {why}")
+        why = done.stderr.strip()[-200:] if done else "modprobe gave no answer"
+        self.faults.append(f"module {module} was not loaded: {why}")
 
 
 def write(path: pathlib.Path, text: str, mode: int) -> None:

@@ -151,6 +151,19 @@ def test_pages_that_come_short_are_named_and_given_back(root: pathlib.Path) -> N
     (root / POOL).symlink_to("/dev/null")
     found = run(root, {"hugepages": [{"size": "2M", "count": 8}]})
     assert "is  and not 8: memory is too scattered" in found["faults"][0]
+    again = run(root, {"hugepages": [{"size": "2M", "count": 8}]})
+    assert (again["changed"], again["faults"]) == ([], found["faults"])
+
+
+def test_module_that_is_refused_is_a_fault_and_no_change(root: pathlib.Path) -> None:
+    program = root / "bin/modprobe"
+    program.write_text(
+        "#!/bin/sh\ncase $1 in -n) echo insmod x;; *) echo 'Operation not permitted' >&2; exit 1;; esac\n"
+    )
+    run(root, {"modules": ["vhost_net"]})
+    assert run(root, {"modules": ["vhost_net"]}) == {
+        "changed": [], "faults": ["module vhost_net was not loaded: Operation not permitted"],
+    }  # fmt: skip
 
 
 def test_file_of_the_site_by_our_name_stays(root: pathlib.Path) -> None:

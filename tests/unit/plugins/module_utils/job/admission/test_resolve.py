@@ -534,9 +534,9 @@ def test_default_is_what_its_own_kind_reads(name: str) -> None:
 
 def test_components_are_off_as_shipped() -> None:
     policy = Policy()
-    on = [policy.vrdma_enabled, policy.iocm_enabled, policy.unclot_enabled, policy.snap_monitoring_enabled]
+    on = [policy.vrdma_enabled, policy.iocm_enabled, policy.unclot_enabled]
     on += [policy.vrdma_enabled_default, policy.iocm_enabled_default, policy.unclot_enabled_default]
-    assert on == [False] * 7
+    assert on == [False] * 6
     assert policy.vcpu_pinning_default is True  # as the original's
 
 
