@@ -326,6 +326,22 @@ class Suspension:
 
 
 @frozen
+class SavedRequest:
+    """What root of a host asks of a node about guests of suspended jobs whose memory is on its disk.
+
+    Attributes:
+        do: `saved`: which there are; `forget`: remove those of a job that the node's own batch server no longer runs.
+        job_id: for `forget`; "" otherwise.
+        timeout_s: seconds for the answer.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("saved|forget")
+    job_id: str = text_field(f"({JOB_ID})?", default="")
+    timeout_s: float = number_field(1, 600, default=60.0)
+
+
+@frozen
 class ImageOrder:
     """What a front end asks of a node ahead of jobs: a copy of an image of the pool, and how far that is.
 

@@ -5,6 +5,7 @@
 
 The worker on the mother superior calls it when the job's shell was stopped or goes on.  Anybody may have done that, so
 the server is asked; the order on this node (`node/state/pause_order.py`) is what is remembered between two calls.
+Below: jobs whose guests are on this node's disk, and their removal once no batch server wants them any more.
 """
 
 from __future__ import annotations
@@ -13,28 +14,32 @@ import contextlib
 import json
 import os
 import pathlib
+import pwd
 import select
 import subprocess
 import sys
 import time
 import typing as t
 
-from ...module_utils.errors import SiteFault
+from ...module_utils.errors import SiteFault, UserFault
 from ...module_utils.job.batch.api import BatchJob, BatchSystem, UnknownJob
 from ...module_utils.job.batch.host_match import same_host
-from ...module_utils.job.batch.liveness import is_suspended
+from ...module_utils.job.batch.liveness import RESTING, is_suspended
 from ...module_utils.job.batch.registry import open_batch
-from ...module_utils.node.lifecycle import room
-from ...module_utils.node.state import pause_order, start_lock
+from ...module_utils.job.config.parameters import Policy
+from ...module_utils.node.lifecycle import present_absent, room
+from ...module_utils.node.state import pause_order, saved_memory, start_lock
+from ...module_utils.node.state.directories import entries
+from ...module_utils.node.state.guest_file import read_guest_file
 from ...module_utils.node.state.settings import NodeSettings
-from ...module_utils.state.layout import job_key
+from ...module_utils.state.layout import job_key, start_of
 from ...module_utils.state.log_line import log_line
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SUSPENSION_ANSWER_S, SUSPENSION_CONNECTION_S, SUSPENSION_PATIENCE_S
 from ...module_utils.wire.form import to_dict
-from ...module_utils.wire.messages import VERSION, Suspension
+from ...module_utils.wire.messages import VERSION, SavedRequest, Suspension
 from ...module_utils.wire.node_command import ssh_command
 from .node_settings import LoadPolicy, read_usable_configuration
 
@@ -211,3 +216,61 @@ def _rung(timeout_s: float) -> bool | None:
 def _log(text: str) -> None:
     with contextlib.suppress(OSError):
         os.write(2, log_line(text))
+
+
+def list_saved(settings: NodeSettings) -> list[dict[str, t.Any]]:
+    """Return a row for each start that has guests on this node's disk: job, start, user, node, since, guests, bytes.
+
+    Args:
+        settings: this node's own.
+
+    Raises:
+        NodeFault: they cannot be read.
+    """
+    rows = []
+    for start in entries(settings.guests_dir):
+        saved = saved_memory.read_saved(start)
+        named = start_of(start.name) if saved else None
+        if named is None:
+            continue
+        file = read_guest_file(start / saved[0].name)
+        row = {"job_id": named[0], "start": named[1], "user": _user(file.owner_uid) if file else ""}
+        row |= {"node": settings.node_name, "since": min(one.since for one in saved)}
+        rows.append({**row, "guests": len(saved), "bytes": sum(one.disk_bytes for one in saved)})
+    return rows
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def forget_saved(request: SavedRequest, policy: Policy, settings: NodeSettings) -> list[str]:
+    """Remove from this node what there is of the starts of a job that has saved guests here, unless it may resume.
+
+    Args:
+        request: names the job.
+        policy: the site's.
+        settings: this node's own.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        UserFault: the batch server has the job suspended or running.
+        VTorqueError: something could not be removed, or the batch server does not answer.
+    """
+    starts = [row["start"] for row in list_saved(settings) if row["job_id"] == request.job_id]
+    if not starts:
+        return []
+    try:
+        state = open_batch(policy).job(request.job_id).state
+    except UnknownJob:
+        state = ""
+    if state and state not in RESTING:
+        why = f"is in state {state}: its guests are on the disk of {settings.node_name} until it is resumed"
+        raise UserFault(f"job {request.job_id}", why, "delete the job itself, and they go with it")
+    deadline = Deadline.after(request.timeout_s)
+    return [thing for start in starts for thing in present_absent.absent(request.job_id, start, settings, deadline)]

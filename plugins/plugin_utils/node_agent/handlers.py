@@ -33,7 +33,7 @@ from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
-from ...module_utils.wire.messages import ImageOrder, JobMap, LostGuest, NodePart, Suspension
+from ...module_utils.wire.messages import ImageOrder, JobMap, LostGuest, NodePart, SavedRequest, Suspension
 from ...module_utils.wire.node_answers import BareHost
 from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of, cpusets_of, may_change
@@ -279,6 +279,11 @@ def _answer_image(order: ImageOrder, call: Call) -> Answer:
     return answer
 
 
+def _answer_saved(request: SavedRequest, call: Call) -> Answer:
+    answer: Answer = _site_requests().answer_saved(request, call.load)
+    return answer
+
+
 def _decode_report(data: t.Any) -> ReportRequest:
     request: ReportRequest = _site_requests().request_from_dict(data)
     return request
@@ -316,6 +321,8 @@ KINDS: dict[str, Kind] = {
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
     "fit": Kind(functools.partial(from_dict, Suspension), _suspension),
     "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
+    "saved": Kind(functools.partial(from_dict, SavedRequest), _answer_saved),
+    "forget": Kind(functools.partial(from_dict, SavedRequest), _answer_saved),
     "report": Kind(_decode_report, _answer_report),
     "topology": Kind(_decode_topology, _answer_topology),
 }

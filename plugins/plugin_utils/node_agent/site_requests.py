@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests of the site to `vtorque-node` that concern no job: how the node is, what it has, and an image's copy."""
+"""Requests of the site to `vtorque-node` that concern no job that runs: the node, copies of images, saved guests."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...module_utils.node.cache import prefetch
 from ...module_utils.wire import node_topology
 from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.health_report import request_from_dict
-from ..bridge import examine
-from ..bridge.node_settings import host_name, read_settings
+from ..bridge import examine, suspension
+from ..bridge.node_settings import host_name, read_settings, read_usable_configuration
 from .protocol import make_answer
 
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
-    from ...module_utils.wire.messages import ImageOrder
+    from ...module_utils.wire.messages import ImageOrder, SavedRequest
     from ..bridge.node_settings import LoadPolicy
     from .protocol import Answer
 
-__all__ = ["answer_image", "answer_report", "answer_topology", "decode_topology", "request_from_dict"]
+__all__ = ["answer_image", "answer_report", "answer_saved", "answer_topology", "decode_topology", "request_from_dict"]
 
 decode_topology = node_topology.request_from_dict
 
@@ -35,6 +35,22 @@ def answer_image(order: ImageOrder, load: LoadPolicy) -> Answer:
         load: gives the site's policy.
     """
     return {**make_answer(), "image": prefetch.answer(order, read_settings(load))}
+
+
+def answer_saved(request: SavedRequest, load: LoadPolicy) -> Answer:
+    """Return which guests are on this node's disk, or what was removed of a job; to whoever root lets in.
+
+    Args:
+        request: which of both.
+        load: gives the site's policy.
+
+    Raises:
+        VTorqueError: the job's guests may be wanted yet, or cannot be removed.
+    """
+    policy, settings = read_usable_configuration(load)
+    if request.do == "saved":
+        return make_answer(saved=suspension.list_saved(settings))
+    return make_answer(removed=suspension.forget_saved(request, policy, settings))
 
 
 def answer_report(request: ReportRequest, load: LoadPolicy) -> Answer:

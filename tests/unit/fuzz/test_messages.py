@@ -52,6 +52,7 @@ MAP = messages.JobMap(
 )
 LOST = messages.LostGuest(1, "lost", "7.head", 2, "cn1", "vcn1-1", "crashed", "words")
 SUSPENSION = messages.Suspension(1, "suspend", "7.head", 2, "cn1")
+SAVED = messages.SavedRequest(1, "forget", "7.head", 5.0)
 ORDER = messages.ImageOrder(1, "image", "tiny@2", "local", False, 5.0)
 FACTS = node_answers.GuestFacts(0, "vcn1-1", "52:54:00:00:01:01", "10.77.0.100", {"ready": 1.0})
 USE = node_answers.GuestUse("vcn1-1", 1.5, 1, 2, 3, 4, 5)
@@ -91,7 +92,7 @@ def require_form(found: t.Any) -> None:
 
 
 @tried
-@given(st.sampled_from([PART, LOST, ORDER, SUSPENSION]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
+@given(st.sampled_from([PART, LOST, ORDER, SUSPENSION, SAVED]).flatmap(lambda thing: spoiled(form.to_dict(thing))))
 def test_any_request_is_of_the_form_or_refused(data: t.Any) -> None:
     require_form(request(as_bytes(data)))
 

@@ -34,7 +34,7 @@ class Subject(t.Protocol):
         """Do what was asked for; the exit status."""
 
 
-SUBJECTS = ("image", "job", "disk", "config", "doctor", "node", "site", "selftest")
+SUBJECTS = ("image", "job", "suspended", "disk", "config", "doctor", "node", "site", "selftest")
 """In the order of the help."""
 
 OLD_WORDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (

@@ -13,12 +13,21 @@ import shlex
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, start_lock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import (
+    pause_order,
+    saved_memory,
+    start_lock,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
+    GuestFile,
+    write_guest_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import SavedRequest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import suspension
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import Configuration
 
@@ -208,3 +217,49 @@ def test_node_that_does_not_say_whether_it_has_room_is_asked_again(saves: World)
     saves.follow("S", "R", "R")
     assert saves.did == []
     assert saves.orders == ["suspend", "fit", "resume"]
+
+
+@pytest.fixture
+def on_disk(world: World) -> NodeSettings:
+    """A node with a saved guest of a start, and another start's that runs."""
+    guest = world.settings.start_dir("7.head", 2) / "vcn1-1"
+    for directory in (guest, world.settings.start_dir("8.head", 1) / "vcn1-2"):
+        directory.mkdir(parents=True)
+    write_guest_file(guest, GuestFile(0, 1, "vcn1-1", "52:54:00:00:01:01", "u", "t", 0, "d"))
+    saved_memory.order_save(guest, 1 << 20)
+    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE + bytes(8192))
+    return world.settings
+
+
+def test_saved_guests_of_a_node_are_listed_by_job(on_disk: NodeSettings) -> None:
+    (row,) = suspension.list_saved(on_disk)
+    assert {key: row[key] for key in ("job_id", "start", "user", "node", "guests")} == {
+        "job_id": "7.head", "start": 2, "user": "root", "node": "cn1", "guests": 1,
+    }  # fmt: skip
+    assert row["bytes"] > 8192
+    assert row["since"] > 1e9
+
+
+@pytest.mark.parametrize("state", ["S", "R", "E"])
+def test_saved_guests_of_a_job_that_may_go_on_are_not_removed(world: World, on_disk: NodeSettings, state: str) -> None:
+    world.says = [state]
+    with pytest.raises(UserFault, match=f"is in state {state}"):
+        suspension.forget_saved(SavedRequest(1, "forget", "7.head"), Policy(), on_disk)
+    assert on_disk.start_dir("7.head", 2).exists()
+
+
+@pytest.mark.parametrize("state", ["H", UnknownJob("job 7.head", "is gone")])
+def test_saved_guests_of_a_job_that_is_over_are_removed_and_no_others(
+    world: World, on_disk: NodeSettings, monkeypatch: pytest.MonkeyPatch, state: str | Exception
+) -> None:
+    removed: list[tuple[str, int]] = []
+
+    def absent(job_id: str, start: int, *_more: object) -> tuple[str, ...]:
+        removed.append((job_id, start))
+        return (f"directory {job_id}.{start}",)
+
+    monkeypatch.setattr(suspension.present_absent, "absent", absent)
+    world.says = [state]
+    assert suspension.forget_saved(SavedRequest(1, "forget", "7.head"), Policy(), on_disk) == ["directory 7.head.2"]
+    assert suspension.forget_saved(SavedRequest(1, "forget", "8.head"), Policy(), on_disk) == []
+    assert removed == [("7.head", 2)]
