@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from ...module_utils.errors import UserFault
+import pathlib
+
+from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.job.admission.resolve import host_matches
-from ...module_utils.job.batch.registry import open_batch
+from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config.parameters import Policy
-from ..bridge.node_settings import host_name
+from ..bridge.node_settings import LoadPolicy, host_name
 
 BATCH_S = 10.0
 
@@ -29,3 +31,19 @@ def list_nodes(policy: Policy) -> tuple[str, ...]:
     if not nodes:
         raise UserFault("no node", "is known to the batch system")
     return nodes
+
+
+def is_compute_node(load: LoadPolicy) -> bool:
+    """Return whether jobs get their guests on this host.
+
+    The batch system alone does not say so: what it has on nodes may be on every host, front ends too.
+
+    Args:
+        load: gives the site's policy.
+    """
+    try:
+        policy = load()
+    except VTorqueError:  # which is what a compute node would find
+        policy = Policy()
+    sweep = pathlib.Path(policy.prefix_nodes, "bin", "vtorque-sweep")
+    return open_node(policy.batch_system).is_node(policy) and sweep.exists()

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import pathlib
 import typing as t
 
-from ....module_utils.errors import SiteFault, UserFault, VTorqueError
+from ....module_utils.errors import SiteFault, UserFault
 from ....module_utils.job.admission.resolve import host_matches
 from ....module_utils.job.batch.api import BatchNode, BatchSystem
-from ....module_utils.job.batch.registry import open_batch, open_node
+from ....module_utils.job.batch.registry import open_batch
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.wire.health_report import CHECKS, LONGEST_S, Report
 from ...bridge import examine
 from ...bridge.node_settings import host_name
+from ...site.compute_nodes import is_compute_node
 from ..output.checks_table import show
 from ..output.json_output import add_json, tell
 from ..output.node_names import expand_names
@@ -85,7 +85,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if not 1 <= call.timeout <= LONGEST_S:
         raise UserFault(f"--timeout {call.timeout:g}", f"from 1 to {LONGEST_S} seconds")
     here = host_name()
-    local = call.local or (call.nodes is None and not call.all and _is_compute_node(load))
+    local = call.local or (call.nodes is None and not call.all and is_compute_node(load))
     if local:
         # a health check runs on every node, every few minutes
         reports = [examine.examine_here(load, here, call.timeout, thorough=not (call.local and call.brief))]
@@ -103,19 +103,6 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     return NEEDS if examine.needing(reports) else 0
 
 
-def _is_compute_node(load: t.Callable[[], Policy]) -> bool:
-    """Return whether jobs get their guests on this host.
-
-    The batch system alone does not say so: what it has on nodes may be on every host, front ends too.
-    """
-    try:
-        policy = load()
-    except VTorqueError:  # which is what a compute node would find
-        policy = Policy()
-    sweep = pathlib.Path(policy.prefix_nodes, "bin", "vtorque-sweep")
-    return open_node(policy.batch_system).is_node(policy) and sweep.exists()
-
-
 def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> list[Report]:
     policy, _broken = load_usable(load)  # what is broken is a finding
     batch = open_batch(policy, front_end=host_matches(policy.regex_fe, here), timeout_s=BATCH_S)
@@ -124,7 +111,7 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
     if not names:
         raise UserFault("no node", "is known to the batch system")
     reports = []
-    if call.nodes is None and not _is_compute_node(load):
+    if call.nodes is None and not is_compute_node(load):
         reports.append(examine.examine_front_end(load, here, batch, known))
     with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
         asked = examine.ask_nodes(

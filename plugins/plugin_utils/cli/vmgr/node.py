@@ -112,6 +112,8 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
 
 
 def _show_topology(call: argparse.Namespace, load: LoadPolicy) -> int:
+    if call.node is None and not compute_nodes.is_compute_node(load):
+        raise UserFault("node topology", "this host is no compute node", "name one, or see --all")
     if call.node is None or node_topology.is_here(call.node):
         found = occupancy.look(read_settings(load))
     else:

@@ -86,6 +86,7 @@ def topology(monkeypatch: pytest.MonkeyPatch, settings: NodeSettings) -> node_to
     found = node_topology.topology_from_dict(json.loads(FIXTURE.read_text(encoding="utf-8")))
     monkeypatch.setattr(occupancy, "look", lambda asked: found if asked is settings else None)
     monkeypatch.setattr(main, "load", lambda _path: Policy(ssh_timeout=5))
+    monkeypatch.setattr(compute_nodes, "is_compute_node", lambda _load: True)
     return found
 
 
@@ -194,3 +195,12 @@ def test_topology_of_all_nodes_is_remembered_for_users_and_who_is_silent_is_name
 def test_topology_of_all_nodes_is_no_picture(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserFault, match="draws one node"):
         run_vmgr(capsys, "node", "topology", "--all", "--svg")
+
+
+@pytest.mark.usefixtures("topology")
+def test_topology_of_a_front_end_asks_for_a_node(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compute_nodes, "is_compute_node", lambda _load: False)
+    with pytest.raises(UserFault, match="this host is no compute node"):
+        run_vmgr(capsys, "node", "topology")
