@@ -42,8 +42,8 @@ TELLS = {"cn1": (), "cn2": ("/bin/true",)}
 LONG_S = 6 * 3600
 NOT_REACHED = {
     "build._all_at_once": 3, "build._attach_devices": 2, "build._awaited": 1, "build._take_devices": 2,
-    "present_absent._take_away_earlier": 1, "present_absent.absent": 1, "present_absent.find": 1,
-    "present_absent.left": 2,
+    "present_absent._take_away_earlier": 1, "present_absent._wait_for_memory": 1, "present_absent.absent": 1,
+    "present_absent.find": 1, "present_absent.left": 2,
     "remove.remove": 1,
     "user_disk._waited": 1,
     "virtiofsd._become": 1, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
