@@ -343,6 +343,10 @@ SUSPENSION_ANSWER_S = 30.0
 """Bounds: the answer of another node, which asks the batch server itself.
 Waits: nobody.
 Why: it is tried again."""
+SAVING_WAIT_S = 60.0
+"""Bounds: the wait of a start for guests of a suspended job that leave this node's memory.
+Waits: the start of the job, and the next step of the guests.
+Why: a disk writes several GiB in that time; a start that waited in vain fails as it would have."""
 RETURN_LOCK_S = 10.0
 """Bounds: the wait of a guest that is saved, or comes back, for the lock of a node's cores or disk.
 Waits: the worker.

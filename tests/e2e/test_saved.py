@@ -9,6 +9,7 @@ Homes come by NFS: a guest that mounts one by virtiofs cannot be saved.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 import typing as t
 
@@ -130,6 +131,40 @@ def test_libvirt_restarted_while_a_job_is_saved_loses_no_guest(site: Site) -> No
 
 
 @pytest.mark.full
+def test_libvirt_that_dies_while_it_saves_costs_no_guest(site: Site) -> None:
+    """The guest is on the disk or in memory, and goes on from there."""
+    with saving(site):
+        job_id = site.submit(*PAIR, stdin=WAITS)
+        wait_in_guest(site, job_id)
+        site.root("fe", f"qsig -s suspend {job_id}")
+        begun = f"for f in {MEMORY}; do [ -e $f ] && echo begun; done; :"
+        site.wait_for("the saving to begin", lambda: "begun" in site.root(NODES[0], begun))
+        restart_libvirt(site, NODES[0])
+        ways = ("is saved", "is paused and not saved")
+        site.wait_for("the outcome", lambda: any(way in log_of(site, NODES[0], job_id) for way in ways))
+        site.root("fe", f"qsig -s resume {job_id}")
+        site.wait_for("both guests to be back", lambda: len(domains(site)) == 2, seen=lambda: domains(site))
+        assert finish(site, job_id).exit_status == 0
+
+
+@pytest.mark.full
+def test_saved_job_whose_worker_was_killed_is_not_resumed_in_part(site: Site) -> None:
+    with saving(site):
+        job_id = site.submit(*PAIR, stdin=WAITS)
+        wait_in_guest(site, job_id)
+        suspend(site, job_id)
+        worker = f"head -1 /run/vtorque/locks/{job_id}.1 | cut -d' ' -f1"
+        site.root(NODES[1], f"kill -9 $({worker})")
+        site.root("fe", f"qsig -s resume {job_id}")
+        site.wait_for("the reason", lambda: "nobody watches" in site.facts(job_id).get("comment", ""))
+        assert site.facts(job_id)["job_state"] == "S"
+        assert domains(site) == []
+        drop(site, job_id)
+        site.wait_state(job_id, "C")
+        site.wait_for("the memory to be gone", lambda: saved(site) == ["", ""], seen=lambda: saved(site))
+
+
+@pytest.mark.full
 def test_job_whose_nodes_another_has_is_suspended_again_with_the_reason(site: Site) -> None:
     with saving(site):
         job_id = site.submit(*PAIR, stdin=WAITS)
@@ -186,5 +221,14 @@ def test_user_reads_neither_saved_memory_nor_its_directory(site: Site) -> None:
             done = site.on(NODES[0], *words, user="alice")
             assert done.returncode != 0
             assert "Permission denied" in done.stderr or "No such file" in done.stderr or "not permitted" in done.stderr
+        assert site.on("fe", "vmgr", "suspended", "list", user="alice").returncode != 0
+        rows = json.loads(site.root("fe", "vmgr suspended list --json"))
+        assert [(row["job_id"], row["user"], row["node"], row["guests"]) for row in rows] == [
+            (job_id, "alice", node, 1) for node in NODES
+        ]
+        assert all(row["bytes"] > 1 << 20 for row in rows)
+        refused = site.on("fe", "vmgr", "suspended", "delete", job_id)
+        assert refused.returncode != 0
+        assert "is in state S" in refused.stderr
         drop(site, job_id)
-        site.end(job_id)
+        site.wait_state(job_id, "C")

@@ -35,6 +35,18 @@ def test_guests_of_a_suspended_job_stand_still_and_go_on(site: Site) -> None:
 
 
 @pytest.mark.full
+def test_stop_by_the_user_pauses_no_guest(site: Site) -> None:
+    """Their own TSTP reaches the script alone, and so does a stop of the shell; the server says that the job runs."""
+    job_id = site.submit(*PAIR, stdin=WAITS)
+    wait_in_guest(site, job_id)
+    for name in ("TSTP", "CONT"):
+        assert site.on("fe", "qsig", "-s", name, job_id, user="alice").returncode == 0
+    assert finish(site, job_id).exit_status == 0
+    log = site.root(NODES[0], f"cat /var/lib/vtorque/records/{job_id}.1/vtorque.log")
+    assert "paused, as" not in log
+
+
+@pytest.mark.full
 def test_job_deleted_while_suspended_leaves_no_paused_guest(site: Site) -> None:
     job_id = site.submit(*PAIR, stdin=WAITS)
     wait_in_guest(site, job_id)
@@ -46,8 +58,9 @@ def test_job_deleted_while_suspended_leaves_no_paused_guest(site: Site) -> None:
 
 @pytest.mark.full
 def test_connection_of_the_shells_own_lives_through_a_long_suspension(site: Site) -> None:
-    """Where the prologue begins none, as before a `vm_prologue` of the user's."""
+    """Where the prologue begins none, as before a `vm_prologue` of the user's.  The time is no walltime, either."""
     site.write("/home/alice/pro.sh", "#!/bin/sh\n")
+    began = time.monotonic()
     job_id = site.submit(*PAIR, "-vm", "vm_prologue=pro.sh", stdin=WAITS)
     wait_in_guest(site, job_id)
     site.root("fe", f"qsig -s suspend {job_id}")
@@ -57,3 +70,6 @@ def test_connection_of_the_shells_own_lives_through_a_long_suspension(site: Site
     site.root("fe", f"qsig -s resume {job_id}")
     site.wait_for("both guests to go on", lambda: states(site) == ["running"] * 2, seen=lambda: states(site))
     assert finish(site, job_id).exit_status == 0
+    used = site.facts(job_id)["resources_used.walltime"].split(":")
+    passed = time.monotonic() - began
+    assert int(used[0]) * 3600 + int(used[1]) * 60 + int(used[2]) < passed - ALIVE_S + 5

@@ -42,8 +42,8 @@ TELLS = {"cn1": (), "cn2": ("/bin/true",)}
 LONG_S = 6 * 3600
 NOT_REACHED = {
     "build._all_at_once": 3, "build._awaited": 1, "build._start": 1,
-    "present_absent._take_away_earlier": 1, "present_absent.absent": 1, "present_absent.find": 1,
-    "present_absent.left": 2,
+    "present_absent._take_away_earlier": 1, "present_absent._wait_for_memory": 1, "present_absent.absent": 1,
+    "present_absent.find": 1, "present_absent.left": 2,
     "remove.remove": 1,
     "shared_region._fill": 1, "shared_region.attach": 1, "shared_region.find_lost": 2,
     "user_disk._waited": 1,

@@ -12,8 +12,10 @@ import contextlib
 import json
 import pathlib
 import re
+import types
 import typing as t
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...state import layout
 from ...system import files
@@ -24,9 +26,17 @@ from .connection import Domains
 
 WITHIN_S = 1.0
 """For libvirt's answer: a guest that hangs is taken away without its figures."""
+BEFORE = "used_before.json"
+"""In a guest's directory: what it had used when it was saved to the disk."""
 
 
-def save_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None) -> None:
+def save_use(
+    domains: Domains,
+    names: t.Collection[str],
+    record: pathlib.Path,
+    owner_uid: int | None,
+    before: t.Mapping[str, GuestUse] = types.MappingProxyType({}),
+) -> None:
     """Write down what guests have used so far; that it cannot be written, or is not known, stops no removal.
 
     Args:
@@ -34,12 +44,14 @@ def save_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, o
         names: of guests that are about to go.
         record: the directory of the job's record on this node; figures of guests that went earlier stay there.
         owner_uid: who may read it besides root; None: nobody.
+        before: what guests used before they were saved to the disk, with which libvirt's figures begin anew.
     """
     with contextlib.suppress(OSError, VTorqueError):
         figures = domains.figures(names, WITHIN_S)
-        found = {one.name: one for one in read_use(record)}
-        found |= {name: use_of(name, measured, _read_process(name)) for name, measured in figures.items()}
-        if figures:
+        found = {one.name: one for one in read_use(record)} | dict(before)
+        for name, measured in figures.items():
+            found[name] = add_use(before.get(name), use_of(name, measured, _read_process(name)))
+        if figures or before:
             files.make_record_directory(record, owner_uid)
             text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})
             files.write(record / layout.USED, text, reader_uid=owner_uid)
@@ -56,6 +68,64 @@ def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:
         return tuple(from_dict(GuestUse, one) for one in data.get("used", []))
     except (OSError, FormError, VTorqueError, TypeError):
         return ()
+
+
+def measure_before(domains: Domains, guest: pathlib.Path) -> GuestUse | None:
+    """Return what a guest has used in all, just before it is saved to the disk; None: that is not known.
+
+    Args:
+        domains: a connection to libvirt.
+        guest: its directory.
+    """
+    with contextlib.suppress(VTorqueError):
+        measured = domains.figures([guest.name], WITHIN_S).get(guest.name)
+        if measured is not None:
+            return add_use(
+                read_before([guest]).get(guest.name), use_of(guest.name, measured, _read_process(guest.name))
+            )
+    return None
+
+
+def note_before(guest: pathlib.Path, used: GuestUse) -> None:
+    """Remember what a guest had used when it was saved.
+
+    Raises:
+        VTorqueError: it was not written.
+    """
+    files.write(guest / BEFORE, json.dumps(to_dict(used)))
+
+
+@leaves_nothing
+def read_before(guests: t.Iterable[pathlib.Path]) -> dict[str, GuestUse]:
+    """Return what guests had used when they were saved last, by name; of those that never were nothing.
+
+    Args:
+        guests: their directories.
+    """
+    found = {}
+    for guest in guests:
+        with contextlib.suppress(OSError, FormError, VTorqueError, TypeError):
+            found[guest.name] = from_dict(GuestUse, files.read_json(guest / BEFORE))
+    return found
+
+
+def add_use(before: GuestUse | None, since: GuestUse) -> GuestUse:
+    """Return what a guest used in two parts of its life together; what is not known of one is not known of both."""
+    if before is None:
+        return since
+
+    def together(name: str) -> t.Any:
+        both = getattr(before, name), getattr(since, name)
+        return NOT_KNOWN if NOT_KNOWN in both else sum(both)
+
+    sums = ("read_bytes", "written_bytes", "received_bytes", "sent_bytes")
+    return GuestUse(
+        name=since.name,
+        cpu_s=round(together("cpu_s"), 3),
+        wait_s=round(together("wait_s"), 3),
+        ram_peak_bytes=max(before.ram_peak_bytes, since.ram_peak_bytes),
+        **{name: together(name) for name in sums},
+    )
 
 
 def use_of(name: str, measured: t.Mapping[str, int], process: process_figures.ProcessFigures | None = None) -> GuestUse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import time
 import typing as t
 
 from ...effects import leaves_nothing
@@ -15,7 +16,7 @@ from ...state import layout
 from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
-from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S
+from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S, SAVING_WAIT_S
 from ...wire.form import from_dict
 from ...wire.messages import NodePart
 from ...wire.node_answers import GuestFacts
@@ -23,7 +24,7 @@ from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
 from ..removal.inventory import Remain, remains, remains_without_libvirt
 from ..removal.remove import remove
-from ..state import qemu_user, start_lock
+from ..state import qemu_user, saved_memory, start_lock
 from ..state.end_start import end_start
 from ..state.guest_file import digest_of, read_guest_file
 from ..state.settings import NodeSettings
@@ -31,6 +32,9 @@ from ..system.cpus import Cores
 
 if t.TYPE_CHECKING:
     from .creation.build import Step  # as build: only those pay who ask for guests
+
+SAVING_LOOK_S = 0.3
+"""Between two looks whether guests of a suspended job have left this node's memory."""
 
 
 def present(
@@ -66,6 +70,7 @@ def present(
 
     with disk_judged(settings):
         _take_away_earlier(part, settings, deadline, checked)
+        _wait_for_memory(settings, deadline, checked)
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
@@ -88,6 +93,14 @@ def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadlin
     for earlier in earlier_starts(part, settings):
         step(f"the end of start {earlier}")
         absent(part.job_id, earlier, settings, Deadline.after(deadline.left_s(EARLIER_START_S)))
+
+
+def _wait_for_memory(settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+    """A batch system gives a node to the next job while guests of a suspended one still go to the disk."""
+    until = Deadline.after(min(SAVING_WAIT_S, deadline.left_s() / 2))
+    while (leaving := saved_memory.on_their_way(settings.guests_dir)) and not until.passed:
+        step(f"the wait for memory of {', '.join(leaving)}")
+        time.sleep(SAVING_LOOK_S)
 
 
 def earlier_starts(part: NodePart, settings: NodeSettings) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from ...system.clock import Deadline
 from ...time_budget import RETURN_LOCK_S
 from ...wire.messages import GuestSpec, NodePart
 from ..cache import disk_space
+from ..domain import usage
 from ..domain.connection import Domains
 from ..domain.domain_xml import memory_bytes, unsavable_parts
 from ..state import saved_memory, slots, start_lock
@@ -81,10 +82,12 @@ class Saving:
         self._places = {name: HERE if place == STAYS else place for name, place in self._places.items()}
 
     def save(self, domains: Domains, names: t.Sequence[str]) -> None:
-        """Begin to save guests that stand still, one after the other."""
+        """Begin to save guests that stand still, one after the other; what is ordered of all is written first."""
         if not names:
             return
-        self._begin([(name, lambda name=name: self._save(domains, name)) for name in names])  # type: ignore[misc]
+        orders = [(name, lambda name=name: self._order(domains, name)) for name in names]
+        saves = [(name, lambda name=name: self._save(domains, name)) for name in names]
+        self._begin([*orders, *saves])
 
     def bring_back(self, domains: Domains) -> bool:
         """Begin to bring back what is away; False: this node has no room for it now, and that is in the log.
@@ -144,37 +147,55 @@ class Saving:
 
     # -- in the thread
 
-    def _save(self, domains: Domains, name: str) -> str:
+    def _order(self, domains: Domains, name: str) -> str:
+        """Note that a guest is about to be saved, where it can be and its memory has room."""
         guest = self._directory / name
         try:
             facts = domains.facts(name)
             if facts is None:  # an attempt of which nobody heard the end
                 return AWAY if saved_memory.is_complete(guest) else HERE
-            why = "; ".join(objections_to_saving(unsavable_parts(facts.xml))) or self._order(guest, facts.xml)
-            if why:
-                self._log(f"guest {name} is paused and not saved: {why}")
-                return STAYS
-            domains.save(name, saved_memory.memory_file(guest))
-            saved_memory.memory_file(guest).chmod(0o600)
-            (one,) = (saved for saved in saved_memory.read_saved(self._directory) if saved.name == name)
-            self._log(f"guest {name} is saved, {one.disk_bytes >> 20} MiB on the disk of {self._settings.node_name}")
-        except (OSError, VTorqueError, ValueError) as error:
-            if saved_memory.is_complete(guest) and _is_gone(domains, name):
-                return AWAY
-            self._log(f"guest {name} is paused and not saved: {error}")
-            saved_memory.forget(guest)
-            return STAYS
-        return AWAY
+            why = "; ".join(objections_to_saving(unsavable_parts(facts.xml)))
+            why = why or self._make_room(guest, memory_bytes(facts.xml))
+        except (OSError, VTorqueError) as error:
+            why = str(error)
+        if why:
+            self._stay(guest, why)
+        return STAYS if why else AWAY
 
-    def _order(self, guest: pathlib.Path, xml: str) -> str:
-        """Note that it is about to be saved; returns why there is no room for that, or ""."""
-        size = memory_bytes(xml)
+    def _make_room(self, guest: pathlib.Path, size: int) -> str:
+        """Promise a guest's memory room on the disk; returns why there is none, or ""."""
         with disk_space.counted(self._settings, Deadline.after(RETURN_LOCK_S)) as taken:
             free = shutil.disk_usage(guest).free - taken.promised_bytes
             if size > free:
                 return f"its memory of {size >> 20} MiB has no room on the disk, {max(0, free) >> 20} MiB are free"
             saved_memory.order_save(guest, size)
         return ""
+
+    def _save(self, domains: Domains, name: str) -> str:
+        guest = self._directory / name
+        if dict(self._done)[name] != AWAY:
+            return dict(self._done)[name]
+        if saved_memory.is_complete(guest):
+            return AWAY
+        file = saved_memory.memory_file(guest)
+        try:
+            used = usage.measure_before(domains, guest)
+            domains.save(name, file)
+            file.chmod(0o600)
+            if used is not None:
+                usage.note_before(guest, used)
+            size = file.stat().st_blocks * 512
+            self._log(f"guest {name} is saved, {size >> 20} MiB on the disk of {self._settings.node_name}")
+        except (OSError, VTorqueError) as error:
+            if saved_memory.is_complete(guest) and _is_gone(domains, name):
+                return AWAY
+            self._stay(guest, str(error))
+            return STAYS
+        return AWAY
+
+    def _stay(self, guest: pathlib.Path, why: str) -> None:
+        self._log(f"guest {guest.name} is paused and not saved: {why}")
+        saved_memory.forget(guest)
 
     def _restore(self, domains: Domains, name: str) -> str:
         guest = self._directory / name

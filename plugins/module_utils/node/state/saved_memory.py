@@ -18,6 +18,7 @@ import pathlib
 import shutil
 import time
 
+from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system import files
@@ -98,6 +99,7 @@ def is_away(guest: pathlib.Path) -> bool:
     return (guest / DIRECTORY).is_dir()
 
 
+@leaves_nothing
 def needs_nothing(guest: pathlib.Path) -> bool:
     """Return whether a guest needs neither cores nor memory, because both are on the disk until its job is resumed."""
     return (guest / DIRECTORY / ORDER).exists() and is_complete(guest)
@@ -119,6 +121,17 @@ def read_saved(start: pathlib.Path) -> tuple[SavedGuest, ...]:
                 taken = memory_file(guest).stat().st_blocks * 512
             found.append(SavedGuest(guest.name, float(order["since"]), int(order["bytes"]), taken, is_complete(guest)))
     return tuple(found)
+
+
+@leaves_nothing
+def on_their_way(guests_dir: pathlib.Path) -> tuple[str, ...]:
+    """Return the guests of this node that leave memory at this moment: more of it will be free soon.
+
+    Args:
+        guests_dir: one directory a start of a job, one below it a guest.
+    """
+    starts = entries(guests_dir)
+    return tuple(one.name for start in starts for one in read_saved(start) if not one.complete)
 
 
 def coming_bytes(guest: pathlib.Path) -> int:

@@ -70,6 +70,7 @@ def take(
     return tuple(free)
 
 
+@leaves_nothing
 def running(settings: NodeSettings, now: t.Mapping[int, str]) -> list[str]:
     """Return who of these has a guest here that needs the node; one that is saved keeps its slot, and no more.
 

@@ -12,9 +12,15 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml, usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing, room
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import (
+    client,
+    monitor,
+    pausing,
+    present_absent,
+    room,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, pins
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory, slots
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -173,6 +179,35 @@ def test_saved_guests_do_not_count_for_the_next_job(saving: Node) -> None:
     assert slots.take(settings, "8.head.1", 2, Deadline.after(5), busy=lambda _slot: False) == (3, 4)
     with saving.hypervisor.connect("") as domains:
         assert "bears 2 guests, and has 8.head.1/vcn1-3, 8.head.1/vcn1-4" in room.lack(settings, KEY, domains)
+
+
+def test_use_of_a_guest_is_that_of_its_whole_life(saving: Node) -> None:
+    suspend(saving)
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    saving.absent()
+    one, other = usage.read_use(saving.settings.record_dir("7.head", 1))
+    assert (one.name, one.cpu_s, one.read_bytes, one.sent_bytes) == ("vcn1-1", 5.0, 30, 14)
+    assert other.cpu_s == 5.0
+
+
+def test_use_of_a_guest_that_ends_on_the_disk_is_known(saving: Node) -> None:
+    suspend(saving)
+    saving.absent()
+    one, other = usage.read_use(saving.settings.record_dir("7.head", 1))
+    assert (one.cpu_s, other.cpu_s) == (2.5, 2.5)
+
+
+def test_next_start_waits_until_the_memory_is_free(saving: Node) -> None:
+    guest = saving.settings.start_dir("8.head", 1) / "vcn1-9"
+    guest.mkdir(parents=True)
+    saved_memory.order_save(guest, 5 << 20)
+    asked = saving.ask(saving.part(job_id="9.head"))
+    saving.patch.setattr(present_absent, "SAVING_LOOK_S", 0.01)
+    saving.wait_for_file(saving.settings.run_dir / "locks/9.head.1")
+    assert not list(saving.hypervisor.place.glob("vcn1-3.xml"))
+    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
+    assert "guests" in asked.answer()
 
 
 def test_memory_that_is_being_saved_is_promised_room_on_the_disk(saving: Node) -> None:
