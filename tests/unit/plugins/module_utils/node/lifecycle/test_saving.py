@@ -55,6 +55,13 @@ def suspend(node: Node, until: str = ALL_SAVED) -> None:
     node.wait_for_words(until)
 
 
+def wait_for_memory(node: Node) -> None:
+    """Until the first guest is on its way to the disk."""
+    memory = saved_memory.memory_file(node.settings.start_dir("7.head", 1) / "vcn1-1")
+    node.wait_for_file(memory.parent)
+    node.wait_for_file(memory)
+
+
 def states(node: Node) -> dict[str, str]:
     return {name: facts.state for name, facts in node.hypervisor.running.items()}
 
@@ -104,6 +111,26 @@ def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
     assert f"directory {KEY}" in removed
     assert not saving.settings.start_dir("7.head", 1).exists()
     assert slots.taken(saving.settings) == {}
+
+
+def test_start_that_ends_in_the_middle_of_saving_leaves_nothing(saving: Node) -> None:
+    (saving.hypervisor.place / "slow").touch()
+    suspend(saving, "paused, as the job is suspended")
+    wait_for_memory(saving)
+    assert f"directory {KEY}" in saving.absent()
+    assert saving.hypervisor.running == {}
+    assert not saving.settings.start_dir("7.head", 1).exists()
+    assert "not saved" not in saving.log.read_text()
+
+
+def test_resume_in_the_middle_of_saving_waits_for_its_end(saving: Node) -> None:
+    (saving.hypervisor.place / "slow").touch()
+    suspend(saving, "paused, as the job is suspended")
+    wait_for_memory(saving)
+    pause_order.take_back(saving.settings, KEY)
+    (saving.hypervisor.place / "slow").unlink()
+    saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
