@@ -21,6 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle
     present_absent,
     room,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import taken_address
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, pins
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory, slots
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -41,6 +42,10 @@ def saving(node: Node) -> Node:
     clocks = node.settings.run_dir / "clocks"
     node.patch.setattr(
         clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
+    )
+    holder = node.settings.run_dir / "holder"  # in a file, since a worker looks
+    node.patch.setattr(
+        taken_address, "find_holders", lambda own, *_more: {min(own): holder.read_text()} if holder.exists() else {}
     )
     node.settings = dataclasses.replace(node.settings, suspend_guests="save", host_ram_mib=0)
     node.open_log()
@@ -195,6 +200,16 @@ def test_guests_wait_on_the_disk_while_others_have_the_memory(saving: Node) -> N
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("saved guests stay on the disk: cn1 has 0 MiB of memory for guests now, and 128 MiB are")
     place.unlink()
+    saving.wait_for_words("gone on after")
+
+
+def test_guest_whose_address_another_host_has_got_waits_on_the_disk(saving: Node) -> None:
+    suspend(saving)
+    (saving.settings.run_dir / "holder").write_text("52:54:00:99:99:99")
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("saved guests stay on the disk: 52:54:00:99:99:99 has got the address ")
+    assert states(saving) == {}
+    (saving.settings.run_dir / "holder").unlink()
     saving.wait_for_words("gone on after")
 
 
