@@ -169,6 +169,19 @@ class TestSignals:
         assert system.run("qsig", "-s", "resume", job_id, user="root").returncode == 0
         assert any(job_id in system.node(host).get("jobs", "") for host in ("n1", "n2"))
 
+    def test_resume_takes_slots_that_another_job_has_got(self, system: trial.Trial) -> None:
+        first = self.running(system)
+        hosts = ("n1", "n2")
+        (host,) = [host for host in hosts if first in system.node(host).get("jobs", "")]
+        assert system.run("qsig", "-s", "suspend", first, user="root").returncode == 0
+        second = system.submit("-l", f"nodes={host}:ppn={system.node(host)['np']}", script="sleep 600\n")
+        system.wait(second, "R42")
+        assert system.run("qsig", "-s", "resume", first, user="root").returncode == 0
+        assert all(job in system.node(host)["jobs"] for job in (first, second))
+        assert system.run("qdel", second).returncode == 0
+        system.wait(second)
+        assert first in system.node(host)["jobs"]
+
     def test_suspended_time_is_no_walltime(self, system: trial.Trial) -> None:
         """Suspended for as long as the limit leaves, and longer, and ended by its owner's signal afterwards."""
         fifo = system.fifo("ready")

@@ -196,7 +196,7 @@ def test_nodes_are_written_as_recorded() -> None:
 
 def test_a_nodes_attributes_are_the_recorded_ones_in_their_order() -> None:
     status = dict.fromkeys(["opsys"], "linux")
-    node = nodes.Node("t1", 2, connected=True, taken={0: "12[1].th", 1: "12[2].th"}, status=status)
+    node = nodes.Node("t1", 2, connected=True, usages={"12[1].th": [0], "12[2].th": [1]}, status=status)
     recorded = ET.fromstring((RECORDED / "pbsnodes-x.xml").read_text())[0]
     ours = node.attributes()
     assert [name for name, _r, _v in ours] == [child.tag for child in list(recorded)[1:]]

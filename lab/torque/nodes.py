@@ -20,7 +20,7 @@ class Node:
     Attributes:
         connected: its MOM is there.
         fault: the MOM's message after a failed hook; while it stands the node is down (down_on_error).
-        taken: slot number -> job id.
+        usages: the slots of each job; a job that is resumed has its own again, whoever has them (set_one_old).
         exclusive: the job that has the node for itself.
         status: what the MOM tells of its machine.
     """
@@ -32,9 +32,14 @@ class Node:
     offline: bool = False
     fault: str = ""
     note: str = ""
-    taken: dict[int, str] = dataclasses.field(default_factory=dict)
+    usages: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     exclusive: str = ""
     status: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def taken(self) -> set[int]:
+        """The numbers of all slots with a job."""
+        return {slot for slots in self.usages.values() for slot in slots}
 
     @property
     def usable(self) -> bool:
@@ -55,10 +60,8 @@ class Node:
 
     def jobs(self) -> str:
         """`0/12[1].fe,1/12[2].fe`."""
-        by_job: dict[str, list[int]] = {}
-        for slot in sorted(self.taken):
-            by_job.setdefault(self.taken[slot], []).append(slot)
-        return ",".join(f"{fold_slots(slots)}/{job}" for job, slots in by_job.items())
+        by_job = sorted(self.usages.items(), key=lambda usage: min(usage[1]))
+        return ",".join(f"{fold_slots(slots)}/{job}" for job, slots in by_job)
 
     def attributes(self) -> list[Attribute]:
         """As `pbsnodes` shows the node."""
@@ -78,7 +81,7 @@ class Node:
 
     def free(self, job_id: str) -> None:
         """Take a job off the node."""
-        self.taken = {slot: job for slot, job in self.taken.items() if job != job_id}
+        self.usages.pop(job_id, None)
         if self.exclusive == job_id:
             self.exclusive = ""
 
@@ -182,7 +185,7 @@ class Nodes:
         """Give the job its slots."""
         for host, slots in job.hosts:
             node = self.by_name[host]
-            node.taken.update(dict.fromkeys(slots, job.id))
+            node.usages[job.id] = sorted({*node.usages.get(job.id, ()), *slots})
             if job.exclusive:
                 node.exclusive = job.id
 

@@ -347,6 +347,14 @@ SAVING_WAIT_S = 60.0
 """Bounds: the wait of a start for guests of a suspended job that leave this node's memory.
 Waits: the start of the job, and the next step of the guests.
 Why: a disk writes several GiB in that time; a start that waited in vain fails as it would have."""
+ADDRESS_PROBE_S = 1.0
+"""Bounds: the answer of a host that has got the address of a guest which is to return from the disk.
+Waits: the resume of the job.
+Why: a host answers ARP in milliseconds; the kernel asks once a second."""
+SAVING_END_S = 15.0
+"""Bounds: the end of the saving or the return of guests whose start is over.
+Waits: the worker, and who asked for the removal.
+Why: it ends with its domain; a libvirt that is silent so long has lost us."""
 RETURN_LOCK_S = 10.0
 """Bounds: the wait of a guest that is saved, or comes back, for the lock of a node's cores or disk.
 Waits: the worker.

@@ -138,11 +138,13 @@ class _Suspension:
         Raises:
             SiteFault: that is not known.
         """
-        if job.node_exclusive:
-            for node in job.nodes:
-                others = sorted(batch.jobs(node) - {job.job_id})
-                if running := [other for other in others if batch.job(other).state == "R"]:
-                    return f"job {running[0]} runs on {node}"
+        for node in job.nodes:
+            others = [batch.job(other) for other in sorted(batch.jobs(node) - {job.job_id})]
+            running = [other for other in others if other.state == "R"]
+            slots = sum(same_host(host, node) for one in (job, *running) for host in one.slot_hosts)
+            alone = any(one.node_exclusive for one in (job, *running))
+            if running and (alone or slots > batch.node(node).slots):
+                return f"job {running[0].job_id} runs on {node}"
         if why := room.lack_here(self._settings, self.key):
             return why
         calls = {host: self._call(host, "fit") for host in self._sisters}

@@ -121,6 +121,8 @@ class Pausing:
         if time.monotonic() < self._again_at and not over:
             return
         self._again_at = 0.0
+        if over:
+            self._saving.abandon(domains)
         if not over and not ordered and (self.away or self._saving.busy):
             self._bring_back(domains)
         elif due:

@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from ...state.layout import start_of
+from ...system import files
+from ...system.clock import Deadline
+from ...time_budget import ADDRESSES_ANSWER_S
+from ...wire.form import FormError, from_dict
+from ...wire.node_answers import GuestFacts
 from ..domain.connection import Domains
 from ..domain.domain_xml import memory_bytes
-from ..network import nft_rules
+from ..network import nft_rules, taken_address
 from ..placement import claims
 from ..state import saved_memory, slots, start_lock
 from ..state.guest_file import read_guest_file
@@ -71,7 +78,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     free = min(free, memory.available_mib())
     if wanted > free:
         return f"{here} has {max(0, free)} MiB of memory for guests now, and {wanted} MiB are needed"
-    return _lack_of_rules(settings, key, names)
+    return _lack_of_rules(settings, key, names) or _lack_of_addresses(settings, key, names)
 
 
 def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
@@ -84,3 +91,14 @@ def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
         if guest_file is None or settings.tap_name(guest_file.slot) not in held:
             return f"the network rules of {name} on {settings.node_name} are gone"
     return ""
+
+
+def _lack_of_addresses(settings: NodeSettings, key: str, names: set[str]) -> str:
+    """Two hosts of one address would both be out of reach."""
+    own: dict[str, str] = {}
+    for name in names:
+        with contextlib.suppress(OSError, FormError):
+            facts = from_dict(GuestFacts, files.read_json(settings.guests_dir / key / name / "facts.json"))
+            own[facts.address] = facts.mac
+    found = taken_address.find_holders(own, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
+    return "".join(f"{mac} has got the address {address} of a guest" for address, mac in sorted(found.items())[:1])

@@ -10,6 +10,7 @@ is no loss.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -20,7 +21,7 @@ from ...errors import VTorqueError
 from ...guest_saving import objections_to_saving
 from ...state.layout import job_key
 from ...system.clock import Deadline
-from ...time_budget import RETURN_LOCK_S
+from ...time_budget import RETURN_LOCK_S, SAVING_END_S
 from ...wire.messages import GuestSpec, NodePart
 from ..cache import disk_space
 from ..domain import usage
@@ -58,6 +59,7 @@ class Saving:
         self._thread: threading.Thread | None = None
         self._done: list[tuple[str, str]] = []
         self._lack = ""
+        self._over = False
 
     def fileno(self) -> int:
         """Readable when a guest was saved or came back."""
@@ -126,6 +128,16 @@ class Saving:
         self._done.clear()
         return True
 
+    def abandon(self, domains: Domains) -> None:
+        """The start is over: what is on its way ends now, so that nothing is written where all is removed."""
+        self._over = True
+        if self._thread is None:
+            return
+        for name in self.away:
+            with contextlib.suppress(VTorqueError):  # whoever removes the start says it
+                domains.destroy(name)
+        self._thread.join(SAVING_END_S)
+
     def close(self) -> None:
         """Nobody listens any more; what is on its way ends with the domain."""
         if self._thread is None:
@@ -173,7 +185,7 @@ class Saving:
 
     def _save(self, domains: Domains, name: str) -> str:
         guest = self._directory / name
-        if dict(self._done)[name] != AWAY:
+        if self._over or dict(self._done)[name] != AWAY:
             return dict(self._done)[name]
         if saved_memory.is_complete(guest):
             return AWAY
@@ -194,17 +206,23 @@ class Saving:
         return AWAY
 
     def _stay(self, guest: pathlib.Path, why: str) -> None:
+        if self._over:
+            return
         self._log(f"guest {guest.name} is paused and not saved: {why}")
         saved_memory.forget(guest)
 
     def _restore(self, domains: Domains, name: str) -> str:
         guest = self._directory / name
+        if self._over:
+            return AWAY
         try:
             if domains.facts(name) is None:
                 domains.restore(saved_memory.memory_file(guest))
             self._limit(domains, guest)
         except (OSError, VTorqueError) as error:
             self._log(f"guest {name} is still on the disk, it is tried again: {error}")
+            return AWAY
+        if self._over:
             return AWAY
         saved_memory.forget(guest)
         self._log(f"guest {name} is back from the disk")

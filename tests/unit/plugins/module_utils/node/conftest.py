@@ -202,6 +202,10 @@ class Connection:
         self._refuse("the saving of a domain")
         there = self.hypervisor.place / f"{name}.xml"
         assert self.hypervisor._paused(name), "a guest stands still before it is saved"
+        path.write_text("LibvirtQemudPart")
+        while (self.hypervisor.place / "slow").exists():
+            if not there.exists():
+                raise VTorqueError("the saving of a domain", "it was destroyed")
         path.write_text(f"LibvirtQemudSave{there.read_text()}")
         there.unlink()
         (self.hypervisor.place / f"{name}.still").unlink()

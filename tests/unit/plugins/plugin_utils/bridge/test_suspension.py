@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shlex
+import types
 import typing as t
 
 import pytest
@@ -47,6 +48,7 @@ class World:
         self.exclusive = False
         self.others: dict[str, str] = {}
         self.did: list[str] = []
+        self.slots = 2
         self.sister = f"cat >>{shlex.quote(str(self.sister_orders))}; echo '{{\"ok\":true}}'"
 
     def job(self, job_id: str) -> BatchJob:
@@ -60,6 +62,9 @@ class World:
 
     def jobs(self, node: str) -> frozenset[str]:
         return frozenset({"7.head", *self.others}) if node == "cn2" else frozenset()
+
+    def node(self, _name: str) -> types.SimpleNamespace:
+        return types.SimpleNamespace(slots=self.slots)
 
     def suspend(self, job_id: str) -> None:
         self.did.append(f"suspend {job_id}")
@@ -201,6 +206,14 @@ def test_job_whose_exclusive_node_another_has_is_suspended_again(saves: World) -
     saves.follow("S", "R")
     assert saves.did == ["suspend 7.head", "vtorque: still suspended: job 8.head runs on cn2; resume it later"]
     assert pause_order.is_ordered(saves.settings, KEY)
+
+
+@pytest.mark.parametrize(("slots", "goes_on"), [(1, False), (2, True)])
+def test_job_on_a_shared_node_goes_on_if_its_slots_are_free(saves: World, slots: int, goes_on: bool) -> None:
+    saves.slots, saves.others = slots, {"8.head": "R"}
+    saves.rings = [False, None]
+    saves.follow("S", "R")
+    assert pause_order.is_ordered(saves.settings, KEY) is not goes_on
 
 
 def test_job_beside_one_that_is_suspended_itself_goes_on(saves: World) -> None:

@@ -21,6 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle
     present_absent,
     room,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import taken_address
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, pins
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory, slots
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -42,6 +43,10 @@ def saving(node: Node) -> Node:
     node.patch.setattr(
         clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
     )
+    holder = node.settings.run_dir / "holder"  # in a file, since a worker looks
+    node.patch.setattr(
+        taken_address, "find_holders", lambda own, *_more: {min(own): holder.read_text()} if holder.exists() else {}
+    )
     node.settings = dataclasses.replace(node.settings, suspend_guests="save", host_ram_mib=0)
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
@@ -53,6 +58,13 @@ def saving(node: Node) -> Node:
 def suspend(node: Node, until: str = ALL_SAVED) -> None:
     pause_order.order_pause(node.settings, KEY)
     node.wait_for_words(until)
+
+
+def wait_for_memory(node: Node) -> None:
+    """Until the first guest is on its way to the disk."""
+    memory = saved_memory.memory_file(node.settings.start_dir("7.head", 1) / "vcn1-1")
+    node.wait_for_file(memory.parent)
+    node.wait_for_file(memory)
 
 
 def states(node: Node) -> dict[str, str]:
@@ -104,6 +116,26 @@ def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
     assert f"directory {KEY}" in removed
     assert not saving.settings.start_dir("7.head", 1).exists()
     assert slots.taken(saving.settings) == {}
+
+
+def test_start_that_ends_in_the_middle_of_saving_leaves_nothing(saving: Node) -> None:
+    (saving.hypervisor.place / "slow").touch()
+    suspend(saving, "paused, as the job is suspended")
+    wait_for_memory(saving)
+    assert f"directory {KEY}" in saving.absent()
+    assert saving.hypervisor.running == {}
+    assert not saving.settings.start_dir("7.head", 1).exists()
+    assert "not saved" not in saving.log.read_text()
+
+
+def test_resume_in_the_middle_of_saving_waits_for_its_end(saving: Node) -> None:
+    (saving.hypervisor.place / "slow").touch()
+    suspend(saving, "paused, as the job is suspended")
+    wait_for_memory(saving)
+    pause_order.take_back(saving.settings, KEY)
+    (saving.hypervisor.place / "slow").unlink()
+    saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
@@ -168,6 +200,16 @@ def test_guests_wait_on_the_disk_while_others_have_the_memory(saving: Node) -> N
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("saved guests stay on the disk: cn1 has 0 MiB of memory for guests now, and 128 MiB are")
     place.unlink()
+    saving.wait_for_words("gone on after")
+
+
+def test_guest_whose_address_another_host_has_got_waits_on_the_disk(saving: Node) -> None:
+    suspend(saving)
+    (saving.settings.run_dir / "holder").write_text("52:54:00:99:99:99")
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("saved guests stay on the disk: 52:54:00:99:99:99 has got the address ")
+    assert states(saving) == {}
+    (saving.settings.run_dir / "holder").unlink()
     saving.wait_for_words("gone on after")
 
 
