@@ -16,7 +16,7 @@ LAB_PACKAGES="
     dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
     cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs"
 SLURM_PACKAGES="munge slurmctld slurmd slurm-client"
-TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils gcc libc6-dev groff-base xauth xvfb"
+TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils gcc libc6-dev groff-base xauth xvfb chromium"
 
 [ "$(id -u)" -eq 0 ] || { echo "prepare: root is needed: the lab makes network namespaces and mounts" >&2; exit 1; }
 

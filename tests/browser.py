@@ -17,7 +17,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 import tempfile
 import typing as t
 
@@ -72,7 +71,9 @@ class Browser:
         for domain in ("Page", "Network", "Log", "Runtime"):
             self._ask(f"{domain}.enable")
 
-    def open(self, path: pathlib.Path, *, width: int, dark: bool, picture: pathlib.Path, height: int = 0) -> Seen:
+    def open(
+        self, path: pathlib.Path, *, width: int, dark: bool, picture: pathlib.Path, top: int = 0, height: int = 0
+    ) -> Seen:
         """Open a file, measure it and draw it.
 
         Args:
@@ -80,6 +81,7 @@ class Browser:
             width: of the window.
             dark: does the reader want it dark?
             picture: where it is drawn.
+            top: where the picture begins.
             height: of the picture; 0: the whole page.
         """
         self._events.clear()
@@ -91,7 +93,7 @@ class Browser:
         self._ask("Page.navigate", url=address)
         self._wait_for("Page.loadEventFired")
         found = json.loads(self._ask("Runtime.evaluate", expression=MEASURE)["result"]["value"])
-        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}} if height else {}
+        clip = {"clip": {"x": 0, "y": top, "width": width, "height": height, "scale": 1}} if height else {}
         drawn = self._ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, **clip)
         picture.write_bytes(base64.b64decode(drawn["data"]))
         sent = [one["params"] for one in self._events if one.get("method") == "Network.requestWillBeSent"]
@@ -158,14 +160,3 @@ def browser() -> t.Iterator[Browser]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-if __name__ == "__main__":
-    with browser() as opened:
-        for word in sys.argv[1:]:
-            page = pathlib.Path(word)
-            for across in (1300, 400):
-                for night in (False, True):
-                    drawing = page.with_name(f"{page.stem}-{across}{'-dark' if night else ''}.png")
-                    seen = opened.open(page, width=across, dark=night, picture=drawing)
-                    print(drawing, {**seen.facts, "text": ""}, seen.requests, seen.complaints)
