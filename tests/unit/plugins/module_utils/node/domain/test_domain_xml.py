@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.api import HostDevice
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import (
     DomainSpec,
     GuestMark,
@@ -59,6 +60,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "cores alone": {**OWN_CORES, "shape": Shape((), (), 1, 1, 1, dedicated=True)},
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
+    "devices of the host": {"devices": (HostDevice("pci", "0000:3b:00.0"), HostDevice("region", "vtorque-1", "", 64))},
     "osv": {"template": OSV.domain},
     "shares": {
         "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),

@@ -236,6 +236,16 @@ def test_programs_of_the_guest_reach_it_byte_for_byte(name: str) -> None:
     assert _files(SEED)[f"/usr/lib/vtorque/{name}"] == (COLLECTION_DIR / f"guest/{name}.sh").read_text("utf-8")
 
 
+def test_program_for_shared_memory_reaches_a_guest_that_shares_some() -> None:
+    place = "/usr/lib/vtorque/region"
+    assert place not in _files(SEED)
+    sharing = dataclasses.replace(SEED, shares_region=True)
+    assert _files(sharing)[place] == (COLLECTION_DIR / "guest/region.sh").read_text("utf-8")
+    assert _modes(sharing)[place] == "0755"
+    lines = [line for line in render(sharing, None)["user-data"].splitlines() if "/region" in line]
+    assert [bool(ONE_LINE_FILE.fullmatch(line)) for line in lines] == [True]
+
+
 def test_keys_are_whole() -> None:
     files = _files(SEED)
     assert files["/etc/ssh/ssh_host_ed25519_key"] == HOST_KEY.private
