@@ -243,8 +243,9 @@ def choice(*choices: str) -> Kind:
     spelled = {word.lower(): word for word in choices}
 
     def read(value: object) -> str:
-        # YAML takes a bare off for false
-        word = "off" if value is False and "off" in choices else str(value).lower()
+        word = str(value).lower()
+        # YAML takes a bare off for false, and a role makes a text of that
+        word = "off" if word == "false" and "off" in choices else word
         if word not in spelled:
             raise BadValue(allowed + nearest(word, choices))
         return spelled[word]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import numa
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
@@ -15,6 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import load
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors, parse
 
 POOL = Offers(images=(ImageFacts("tiny@1", "debian", "x86_64"),))
@@ -71,3 +74,12 @@ def test_request_that_does_not_go_together_is_refused_with_the_reason(text: str,
 
 def test_switching_off_what_needs_cores_is_no_fault() -> None:
     assert on_node("numa=off,hugepages=none") == ("off", "none")
+
+
+@pytest.mark.parametrize("text", ["off", "'off'", "false", "'False'"])
+def test_site_may_write_off_as_yaml_or_a_role_makes_it(tmp_path: pathlib.Path, text: str) -> None:
+    tmp_path.chmod(0o755)
+    path = tmp_path / "vtorque.yml"
+    path.write_text(f"numa_default: {text}\n", encoding="utf-8")
+    path.chmod(0o644)
+    assert load(path).numa_default == "off"
