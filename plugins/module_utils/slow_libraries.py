@@ -26,8 +26,11 @@ REASONS = {
     "jmespath": "20 ms that only a command with `--query` pays",
     "netaddr": "7 ms that only those pay who write a MAC address in an unusual form",
     "pycdlib": "60 ms that only those pay who write or read a seed",
+    "rich.box": "as rich.live",
     "rich.console": "35 ms, with the next two, that only a command on a terminal pays, to show how far it is",
+    "rich.live": "60 ms, with box and table, that only who watches jobs on a terminal pays",
     "rich.progress": "as rich.console",
+    "rich.table": "as rich.live",
     "rich.text": "as rich.console",
     "yaml": "10 ms that only those pay who read what has not been read before",
 }

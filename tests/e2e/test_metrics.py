@@ -13,6 +13,7 @@ import pytest
 from tests.unit.exposition import read_metrics
 
 from .conftest import Site
+from .terminal import Terminal
 
 CONFIG = "/etc/vtorque/vtorque.yml"
 PLACE = "/run/node-exporter"
@@ -44,7 +45,9 @@ def metrics_of(site: Site, node: str) -> str:
 def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(measured: Site) -> None:
     site = measured
     job_id = site.submit("-N", CANARY, stdin=WORK)
+    terminal = Terminal(site, "vmgr", "job", "watch", job_id)
     node = site.runs(job_id)
+    terminal.expect("running")
     site.wait_for("figures of disks", lambda: "block_read" in metrics_of(site, node))
     text = metrics_of(site, node) + site.root(node, f"cat {PLACE}/vtorque_node.prom")
     found = read_metrics(text)
@@ -63,6 +66,8 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(m
     ended = site.end(job_id)
     assert ended.exit_status == 0
     assert metrics_of(site, node) == ""
+    terminal.expect("finished, exit status 0")
+    assert terminal.process.wait(600) == 0
     site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
     (guest,) = json.loads(site.kept("fe", job_id))["guests"]
     told = int(ended.err.split()[-1])
@@ -73,6 +78,8 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(m
     assert len(points) > 2
     assert abs(float(points[-1].split()[-1]) - told) < 0.05 * told
     assert float(points[-1].split()[1]) <= guest["used"]["cpu_s"] + 1
+    table = site.on("fe", "vmgr", "job", "export", job_id, "--form", "csv", user="alice")
+    assert len(table.stdout.splitlines()) == len(points) + 1, table.stderr
 
 
 def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Site) -> None:

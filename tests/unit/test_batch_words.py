@@ -49,7 +49,7 @@ SPEAKS_TO_ONE = {
     "plugins/module_utils/job/config/batch_systems.py": "a table by system",
     "plugins/module_utils/job/config/legacy.py": "what the original had, which knew Torque alone",
     "plugins/module_utils/job/config/parameters.py": "parameters that name a command, and options of each system",
-    "plugins/plugin_utils/cli/vmgr/job.py": "help that names each system's own form",
+    "plugins/plugin_utils/cli/vmgr/jobs/epilogs.py": "help that names each system's own form",
 }
 """Files whose texts may name one batch system, and why."""
 

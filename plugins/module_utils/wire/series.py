@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..effects import leaves_nothing
 from ..frozen import frozen
 from .form import number_field, part_field, text_field
 from .messages import HOST_NAME
@@ -83,7 +82,6 @@ class JobSeries:
     nodes: tuple[NodeSeries, ...] = part_field()
 
 
-@leaves_nothing
 def format_points(points: t.Iterable[Point]) -> str:
     """Return points as the text of `GuestSeries.points`."""
     return ";".join(
@@ -99,7 +97,6 @@ def _count(value: float | None) -> str:
     return "-" if value is None else str(min(max(0, round(value)), 2**63 - 1))
 
 
-@leaves_nothing
 def read_points(text: str) -> tuple[Point, ...]:
     """Read the text of `GuestSeries.points`; it is of the form."""
     found = []
@@ -109,7 +106,6 @@ def read_points(text: str) -> tuple[Point, ...]:
     return tuple(found)
 
 
-@leaves_nothing
 def thin(points: t.Sequence[t.Any], most: int) -> list[t.Any]:
     """Return at most so many points, evenly chosen, the first and the last among them.
 
@@ -123,14 +119,12 @@ def thin(points: t.Sequence[t.Any], most: int) -> list[t.Any]:
     return [points[round(number * step)] for number in range(most)]
 
 
-@leaves_nothing
 def points_within(limit: int, guests: int) -> int:
     """Return how many points each of so many guests may have within a limit of bytes; 0: not even two."""
     most = min(MOST_POINTS, limit // (POINT_BYTES * max(1, guests)))
     return most if most >= 2 else 0
 
 
-@leaves_nothing
 def join_series(nodes: t.Iterable[NodeSeries], limit: int = JOB_LIMIT) -> JobSeries:
     """Return the series of several nodes within a limit: with fewer points, and then with fewer guests.
 
@@ -156,7 +150,6 @@ def _thinner(guest: GuestSeries, most: int) -> GuestSeries:
     return GuestSeries(guest.name, guest.rank, guest.tag, points)
 
 
-@leaves_nothing
 def format_tag(form: str, *, user: str, job_id: str, node: str, rank: int) -> str:
     """Return the site's tag of a guest's figures (`metrics_tag`).
 

@@ -15,7 +15,6 @@ import os
 import pathlib
 import re
 
-from ...effects import leaves_nothing
 from ...frozen import frozen
 
 PROC = pathlib.Path("/proc")
@@ -44,7 +43,6 @@ class ProcessFigures:
     peak_bytes: int
 
 
-@leaves_nothing
 def read_pid(guest: str, pid_files: pathlib.Path = PID_FILES) -> int | None:
     """Return the number of a guest's process; None: libvirt has written none."""
     try:
@@ -53,7 +51,6 @@ def read_pid(guest: str, pid_files: pathlib.Path = PID_FILES) -> int | None:
         return None
 
 
-@leaves_nothing
 def read_figures(pid: int, proc: pathlib.Path = PROC) -> ProcessFigures | None:
     """Read what a process has used; None: it has ended.
 

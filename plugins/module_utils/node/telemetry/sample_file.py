@@ -17,7 +17,6 @@ import os
 import pathlib
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...state import layout
 from ...system import files
@@ -91,7 +90,6 @@ class SampleFile:
         self._size = len(text)
 
 
-@leaves_nothing
 def read_series(record: pathlib.Path, node: str) -> series.NodeSeries | None:
     """Read the samples of a start as this node hands them over; None: it has none.
 

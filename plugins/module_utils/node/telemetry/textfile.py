@@ -29,7 +29,8 @@ from ..state.settings import NodeSettings
 METRICS: dict[str, tuple[str, str]] = {
     "vtorque_guest_cpu_seconds_total": ("counter", "Processor time of a guest's process."),
     "vtorque_guest_vcpu_wait_seconds_total": (
-        "counter", "Time in which vCPUs of a guest were ready and waited for a processor of the node.",
+        "counter",
+        "Time in which vCPUs of a guest were ready and waited for a processor of the node.",
     ),
     "vtorque_guest_memory_bytes": ("gauge", "Memory that a guest's process has."),
     "vtorque_guest_block_read_bytes_total": ("counter", "Bytes read from the disks of a guest."),
@@ -40,13 +41,14 @@ METRICS: dict[str, tuple[str, str]] = {
     "vtorque_guest_memory_limit_bytes": ("gauge", "Memory that a guest was given."),
     "vtorque_guest_info": ("gauge", "A guest of a job, with its user, its image and the site's tag; always 1."),
     "vtorque_job_energy_joules_total": (
-        "counter", "Energy of a job on a node since its first sample, measured, or estimated by processor time.",
+        "counter",
+        "Energy of a job on a node since its first sample, measured, or estimated by processor time.",
     ),
     "vtorque_guests": ("gauge", "Guests on a node."),
     "vtorque_slots_free": ("gauge", "Guests that a node could still take."),
     "vtorque_spool_waiting": ("gauge", "Records of jobs on a node that wait for the front end."),
     "vtorque_offline_by_us": ("gauge", "Whether vTorque has set a node offline, and its cause is not gone."),
-}  # fmt: skip
+}
 """Every metric, its type and its meaning."""
 OF_FIGURES = (
     "vtorque_guest_cpu_seconds_total",

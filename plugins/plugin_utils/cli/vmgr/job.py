@@ -26,6 +26,8 @@ from ..output.json_output import add_json, tell
 from ..output.named_file import write_file
 from ..output.verbs import add_verb
 from . import job_usage
+from .jobs import export, watch
+from .jobs.epilogs import CONSOLE_EPILOG, LIST_EPILOG, LOG_EPILOG, REPORT_EPILOG, SHOW_EPILOG
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
     from rich import box
@@ -35,50 +37,7 @@ with contextlib.suppress(ImportError):  # the roles install it; ansible-test imp
 
 HELP = "what happened to a job"
 LAST = 25
-LIST_EPILOG = """\
-You see the jobs whose records you may read: your own, and root all.  A record is made when the job starts, on the
-job's first node; where the site has a front end for records it is handed over there when the job ends.
-
-examples:
-  vmgr job list                 the jobs of late
-  vmgr job list 72[]            every start of every member of array 72
-  vmgr job list --last 0        all there are
-  vmgr job list --query "[?state=='refused'].job_id"
-"""
-SHOW_EPILOG = """\
-JOB is the number that was printed when it was submitted (4711), the whole id (4711.head), or a member of an array
-(72[1], on Slurm 33_1).  A job that was started several times has a record for each start; the newest is shown.
-
-examples:
-  vmgr job show 4711            guests, what they used, where the time went, and what to ask for next time
-  vmgr job show 4711 --start 1  the first of several starts
-  vmgr job show 4711 --json     the record as it is
-"""
-LOG_EPILOG = """\
-The log tells what vTorque did for the job, step by step.  What the job itself wrote is in its own files.
-
-examples:
-  vmgr job log 4711             of the newest start
-  SHOW_LOG=true vsub job.sh     the same lines in the job's error file, while they happen
-"""
-CONSOLE_EPILOG = """\
-What a guest wrote on its serial console: the kernel's words, and those of whatever started in it.  It is kept on the
-node where the guest was, at most the last MiB of it.
-
-examples:
-  vmgr job console 4711                   of all guests of this host, one after the other
-  vmgr job console 4711 --node cn2        of the guests of one node
-  vmgr job console 4711 --guest vcn2-1    of one guest
-"""
-REPORT_EPILOG = """\
-A picture of where the time went: a row for each guest, a colour for each phase.  A job that is much longer than its
-beginning and end is drawn shorter, and says how long it was.
-
-examples:
-  vmgr job report 4711 --svg report.svg
-  vmgr job report 4711 --html report.html
-  vmgr job report 4711 --svg - | display     on standard output
-"""
+VERBS = "list | show | watch | log | console | report | export"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: of the subject.
     """
-    job = parser.add_subparsers(dest="verb", required=True, metavar="list | show | log | console | report")
+    job = parser.add_subparsers(dest="verb", required=True, metavar=VERBS)
 
     def verb(name: str, summary: str, epilog: str, *, named: str | None = None) -> argparse.ArgumentParser:
         own = add_verb(job, name, summary, epilog)
         own.add_argument("job", metavar="JOB", nargs=named, help="number or id of the job")
-        if name != "list":
+        if name not in ("list", "watch"):
             own.add_argument("--start", type=int, metavar="N", help="this start of the job, not the newest")
         return own
 
@@ -100,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--last", type=int, default=LAST, metavar="N", help=f"only the last N, 0: all (now {LAST})")
     add_json(listing)
     add_json(verb("show", "one job: its guests, what they used, where the time went", SHOW_EPILOG))
+    watch.add_arguments(verb("watch", "jobs as they go on, until they are gone", watch.EPILOG, named="?"))
     add_json(verb("log", "what vTorque did for a job", LOG_EPILOG), "for programs: a list of lines")
     console = verb("console", "what a job's guests wrote on their serial consoles", CONSOLE_EPILOG)
     console.add_argument("--guest", metavar="NAME", help="only this guest's")
@@ -109,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = report.add_mutually_exclusive_group(required=True)
     kind.add_argument("--svg", metavar="FILE", help="as a picture; - is standard output")
     kind.add_argument("--html", metavar="FILE", help="as a page with tables; - is standard output")
+    export.add_arguments(verb("export", "a job in the form of other programs", export.EPILOG))
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
@@ -129,11 +90,13 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if call.verb == "list":
         _list(call, place)
         return 0
+    if call.verb == "watch":
+        return watch.run(call, load)
     try:
         record = job_record.find(call.job, place, start=call.start)
     except NoRecord as error:
         record = _find_elsewhere(call, place, load, error)
-    {"show": _show, "log": _log, "console": _console, "report": _report}[call.verb](call, record)
+    {"show": _show, "log": _log, "console": _console, "report": _report, "export": export.run}[call.verb](call, record)
     return 0
 
 

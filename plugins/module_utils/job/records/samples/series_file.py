@@ -10,7 +10,6 @@ import json
 import pathlib
 import typing as t
 
-from ....effects import leaves_nothing
 from ....errors import VTorqueError
 from ....state import layout
 from ....system import files
@@ -59,7 +58,6 @@ def energy_of(nodes: t.Iterable[NodeSeries]) -> dict[str, dict[str, t.Any]]:
     }
 
 
-@leaves_nothing
 def check_series(content: bytes) -> JobSeries:
     """Read such a file strictly.
 

@@ -72,7 +72,7 @@ def test_series_travel_with_the_record(tmp_path: pathlib.Path) -> None:
 
 
 def changed(**changes: t.Any) -> bytes:
-    data = to_dict(series.JobSeries(1, (of_node("cn1"),)))
+    data = json.loads(json.dumps(to_dict(series.JobSeries(1, (of_node("cn1"),)))))
     data["nodes"][0] |= changes
     return json.dumps(data).encode()
 

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job as ClusterCockpit's archive has it: `meta.json` and `data.json`.
+
+The form: https://github.com/ClusterCockpit/cc-backend, pkg/schema/schemas (job-meta, job-data, job-metric-data,
+job-metric-statistics, unit).  A host is a node of the job: guests of the same node are added up.  The form demands
+`flops_any` and `mem_bw`, which nobody can count from outside a guest: they are 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ....wire.series import JobSeries
+from ..job_record import JobRecord
+from .rates import GuestRates, rates_of
+
+NEVER_MEASURED = ("flops_any", "mem_bw")
+UNITS = {
+    "cpu_load": "",
+    "cpu_user": "",
+    "cpu_used": "",
+    "mem_used": "B",
+    "net_bw": "B/s",
+    "file_bw": "B/s",
+    "eth_read_bw": "B/s",
+    "eth_write_bw": "B/s",
+    "read_bw": "B/s",
+    "write_bw": "B/s",
+    "flops_any": "F/s",
+    "mem_bw": "B/s",
+}
+MOST_STEPS = 200
+LEAST_STEP_S = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Archive:
+    """The two files of a job."""
+
+    meta: dict[str, t.Any]
+    data: dict[str, t.Any]
+
+
+def archive_of(record: JobRecord, series: JobSeries, cluster: str) -> Archive:
+    """Return a job in ClusterCockpit's form.
+
+    Args:
+        record: of the job.
+        series: what its nodes measured.
+        cluster: what ClusterCockpit calls the cluster.
+    """
+    rates = rates_of(series)
+    length_s = max((one.intervals[-1].end_s for one in rates if one.intervals), default=0.0)
+    step_s = max(LEAST_STEP_S, _whole(length_s / MOST_STEPS), _whole(max((n.every_s for n in series.nodes), default=1)))
+    hosts = {
+        node: _of_host([one for one in rates if one.node == node], record, step_s, length_s) for node in record.nodes
+    }
+    hosts = {node: metrics for node, metrics in hosts.items() if metrics}
+    names = tuple(name for name in UNITS if name not in ("read_bw", "write_bw"))
+    data: dict[str, t.Any] = {name: {"node": _metric(name, hosts, step_s)} for name in names}
+    disks = {name: {"node": _metric(name, hosts, step_s)} for name in ("read_bw", "write_bw")}
+    data["filesystems"] = [{"name": "disks", "type": "hdd", **disks}]
+    return Archive(_meta(record, hosts, names, cluster), data)
+
+
+def _whole(seconds: float) -> int:
+    return int(seconds) + (seconds > int(seconds))
+
+
+def _of_host(
+    rates: t.Sequence[GuestRates], record: JobRecord, step_s: int, length_s: float
+) -> dict[str, list[float | None]]:
+    """The metrics of a node at even steps."""
+    if not any(one.intervals for one in rates):
+        return {}
+    vcpus = {guest.name: guest.vcpus or 1 for guest in record.guests}
+    given = sum(vcpus.get(one.name, 1) for one in rates)
+    found: dict[str, list[float | None]] = {name: [] for name in UNITS}
+    for number in range(max(1, _whole(length_s / step_s))):
+        now = _at(rates, (number + 0.5) * step_s)
+        load = now["cpu_load"]
+        share = None if load is None else min(1.0, load / given)
+        values = {
+            "cpu_load": load,
+            "cpu_user": share,
+            "cpu_used": share,
+            "mem_used": now["memory_bytes"],
+            "net_bw": _sum(now["receive_bw"], now["send_bw"]),
+            "file_bw": _sum(now["read_bw"], now["write_bw"]),
+            "eth_read_bw": now["receive_bw"],
+            "eth_write_bw": now["send_bw"],
+            "read_bw": now["read_bw"],
+            "write_bw": now["write_bw"],
+            **dict.fromkeys(NEVER_MEASURED, 0.0),
+        }
+        for name, value in values.items():
+            found[name].append(None if value is None else round(value, 4))
+    return found
+
+
+def _at(rates: t.Sequence[GuestRates], at_s: float) -> dict[str, float | None]:
+    """The sums of the rates of some guests at a moment."""
+    found: dict[str, float | None] = dict.fromkeys(
+        ("cpu_load", "memory_bytes", "read_bw", "write_bw", "receive_bw", "send_bw")
+    )
+    for guest in rates:
+        now = next((one for one in guest.intervals if one.begin_s <= at_s < one.end_s), None)
+        for name in found if now else ():
+            found[name] = _sum(found[name], t.cast("t.Any", now).rates[name])
+    return found
+
+
+def _sum(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _unit(name: str) -> dict[str, str]:
+    """In both spellings that the form has had."""
+    base = UNITS[name]
+    return {"base": base, "base_unit": base or ("cpu_load" if name == "cpu_load" else "cpu_used")}
+
+
+def _statistics(values: t.Iterable[float | None]) -> dict[str, float]:
+    known = [value for value in values if value is not None] or [0.0]
+    return {"avg": round(sum(known) / len(known), 4), "min": min(known), "max": max(known)}
+
+
+def _metric(name: str, hosts: t.Mapping[str, t.Mapping[str, list[float | None]]], step_s: int) -> dict[str, t.Any]:
+    series = []
+    for node, metrics in hosts.items():
+        values = metrics[name] if any(value is not None for value in metrics[name]) else [0.0]
+        series.append({"hostname": node, "statistics": _statistics(values), "data": values})
+    return {"unit": _unit(name), "timestep": step_s, "series": series}
+
+
+def _meta(
+    record: JobRecord,
+    hosts: t.Mapping[str, t.Mapping[str, list[float | None]]],
+    names: t.Iterable[str],
+    cluster: str,
+) -> dict[str, t.Any]:
+    number, _bracket, member = record.job_id.partition(".")[0].partition("[")
+    began, ended = record.began or 1.0, record.ended or record.began or 1.0
+    meta: dict[str, t.Any] = {
+        "jobId": int(number),
+        "user": record.user,
+        "project": "",
+        "cluster": cluster,
+        "subCluster": "main",
+        "numNodes": max(1, len(record.nodes)),
+        "exclusive": 1 if _was_alone(record) else 0,
+        "startTime": max(1, int(began)),
+        "duration": max(1, round(ended - began)),
+        "jobState": _state(record),
+        "resources": [{"hostname": node} for node in record.nodes],
+        "statistics": {
+            name: {"unit": _unit(name), **_statistics(value for one in hosts.values() for value in one[name])}
+            for name in names
+        },
+    }
+    if member:
+        meta["arrayJobId"] = int(number)
+    if vcpus := sum(guest.vcpus or 0 for guest in record.guests):
+        meta["numHwthreads"] = vcpus
+    if record.name:
+        meta["metaData"] = {"jobName": record.name}
+    return meta
+
+
+def _was_alone(record: JobRecord) -> bool:
+    energy = record.raw.get("energy")
+    told = energy.values() if isinstance(energy, dict) else ()
+    return any(isinstance(one, dict) and one.get("how") == "measured" for one in told)
+
+
+def _state(record: JobRecord) -> str:
+    if record.raw.get("lost"):
+        return "node_fail"
+    if record.state != "finished":
+        return "stopped"
+    return "completed" if record.exit_status == 0 else "failed"

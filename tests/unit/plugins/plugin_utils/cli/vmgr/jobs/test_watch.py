@@ -1,0 +1,203 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs as they go on, looked at as a user does: on a terminal of their own, and as lines in a pipe."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
+
+PATIENCE_S = 120
+HOSTILE = "evil\x1b[2J[bold]name"
+
+
+def batch_job(state: str, **changes: t.Any) -> BatchJob:
+    facts: dict[str, t.Any] = dict.fromkeys(
+        ("owner_host", "euser", "egroup", "queue", "jobtype", "init_work_dir", "submit_args", "account"), ""
+    )
+    facts |= dict.fromkeys(("start_count", "session_id", "substate", "walltime_s"), 0)
+    facts |= {
+        "job_id": "7.head", "name": HOSTILE, "owner_user": "alice", "state": state, "slot_hosts": (), "x": "vtorque:",
+        "interactive": False, "variables": {}, "resource_list": {}, **changes,
+    }  # fmt: skip
+    return BatchJob(**facts)
+
+
+class Batch:
+    """A server that tells one thing after the other, and the last for ever."""
+
+    def __init__(self, *told: BatchJob | Exception | tuple[BatchJob, ...]) -> None:
+        self.told = list(told)
+
+    def _next(self) -> t.Any:
+        told = self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    def job(self, _job_id: str) -> BatchJob:
+        return t.cast(BatchJob, self._next())
+
+    def all_jobs(self) -> tuple[BatchJob, ...]:
+        return t.cast("tuple[BatchJob, ...]", self._next())
+
+
+GONE = UnknownJob("7.head", "is not known")
+LIFE = (
+    batch_job("Q"),
+    batch_job("R", slot_hosts=("cn1", "cn1", "cn2")),
+    batch_job("S", slot_hosts=("cn1", "cn2")),
+    batch_job("C", slot_hosts=("cn1", "cn2"), exit_status=3),
+    GONE,
+)
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> t.Callable[..., Batch]:
+    """A batch server, and no records."""
+    monkeypatch.setattr(watch, "PREFIX", "vtorque:")
+    monkeypatch.setattr(watch, "RECORD_S", 0.0)
+    monkeypatch.setattr(watch.location, "find_id", lambda job, _policy: {"7": "7.head"}.get(job, ""))
+    monkeypatch.setattr(watch, "find_record", lambda _job_id: None)
+
+    def live(*told: t.Any) -> Batch:
+        batch = Batch(*told)
+        monkeypatch.setattr(watch, "open_batch", lambda *_policy, **_how: batch)
+        return batch
+
+    return live
+
+
+def call(job: str | None = "7") -> argparse.Namespace:
+    return argparse.Namespace(job=job, every=0.1)
+
+
+def test_watch_in_a_pipe_prints_a_line_for_each_change(
+    life: t.Callable[..., Batch], capsys: pytest.CaptureFixture[str]
+) -> None:
+    life(*LIFE[:2], LIFE[1], *LIFE[2:])
+    assert watch.run(call(), Policy) == 0
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    assert [line[3] for line in lines] == ["queued", "running", "suspended", "ended, exit status 3"]
+    assert [line[5] for line in lines] == ["-", "cn1,cn2", "cn1,cn2", "cn1,cn2"]
+    assert "\x1b" not in str(lines)
+
+
+def test_watch_of_a_job_that_is_not_known_says_so(life: t.Callable[..., Batch]) -> None:
+    life(GONE)
+    with pytest.raises(UserFault, match="does not know it"):
+        watch.run(call(), Policy)
+    with pytest.raises(UserFault, match="does not know it"):
+        watch.run(call("8"), Policy)
+
+
+def test_watch_of_a_server_that_is_silent_fails_at_first_and_waits_later(
+    life: t.Callable[..., Batch], capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = SiteFault("qstat", "no answer")
+    life(silent)
+    with pytest.raises(SiteFault):
+        watch.run(call(), Policy)
+    life(LIFE[0], silent, silent, *LIFE[3:])
+    assert watch.run(call(), Policy) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[2] for line in lines][1] == "qstat: no answer"
+    assert len(lines) == 3
+
+
+def test_watch_of_all_jobs_lists_those_of_the_user_in_guests(
+    life: t.Callable[..., Batch], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch.os, "getuid", lambda: 4711)
+    monkeypatch.setattr(watch.pwd, "getpwuid", lambda _uid: argparse.Namespace(pw_name="alice"))
+    others = (batch_job("R", job_id="8.head", owner_user="bob"), batch_job("R", job_id="9.head", x=""))
+    life((LIFE[0], *others), others)
+    assert watch.run(call(None), Policy) == 0
+    out = capsys.readouterr().out
+    assert "8.head" not in out
+    assert "9.head" not in out
+    assert [line.split("  ")[3] for line in out.splitlines()] == ["queued", "gone"]
+
+
+def test_watch_without_jobs_ends_at_once(life: t.Callable[..., Batch], capsys: pytest.CaptureFixture[str]) -> None:
+    life(())
+    assert watch.run(call(None), Policy) == 0
+    assert "no jobs in guests" in capsys.readouterr().out
+
+
+def test_work_is_a_bar_for_each_of_the_last_samples(tmp_path: pathlib.Path) -> None:
+    lines = [{"began": 1.0, "every_s": 30, "guests": {}}]
+    total = 0.0
+    for number, share in enumerate([0.0, *[0.0] * 20, 0.5, 1.0, 3.0]):
+        total += share * 2 * 30
+        lines.append({"at": 30.0 * number, "guests": {"vcn1-1": [total, None, 1, 1, 1, 1, 1]}, "energy": None})
+    (tmp_path / layout.SAMPLES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    guests = [{"rank": 0, "name": "vcn1-1", "vcpus": 2}]
+    record = job_record.JobRecord("7.head", 1, tmp_path, "", {"guests": guests})
+    bars = watch.work_of(record)
+    assert len(bars) == watch.LAST_SAMPLES
+    assert bars[-4:] == "▁▅██"
+    (tmp_path / layout.SAMPLES).write_text("{}\n{}\n[3]\n")
+    assert watch.work_of(record) == ""
+
+
+PROGRAM = """
+import argparse, sys, time
+sys.path.insert(0, {checkout!r})
+from tests.unit.plugins.plugin_utils.cli.vmgr.jobs import test_watch as here
+watch = here.watch
+watch.PREFIX, watch.RECORD_S = "vtorque:", 0.0
+watch.location.find_id = lambda job, _policy: "7.head"
+watch.find_record = lambda _job_id: None
+batch = here.Batch(*here.LIFE)
+watch.open_batch = lambda *_policy, **_how: batch
+sys.exit(watch.run(argparse.Namespace(job="7", every=0.3), here.Policy))
+"""
+
+
+def test_watch_on_a_terminal_draws_a_job_from_queued_to_gone() -> None:
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    checkout = pathlib.Path(__file__).resolve().parents[7]
+    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": f"{checkout}/build/import:{checkout}"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(checkout=str(checkout))],
+        stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True, cwd=checkout,
+    )  # fmt: skip
+    os.close(slave)
+    seen, until = "", time.monotonic() + PATIENCE_S
+    while True:
+        assert select.select([master], [], [], max(0.0, until - time.monotonic()))[0], seen
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:
+            break
+        seen += chunk.decode()
+    os.close(master)
+    assert process.wait() == 0, seen
+    places = [
+        seen.index(word) for word in ("asking the batch server", "queued", "running", "suspended", "exit status 3")
+    ]
+    assert places == sorted(places)
+    assert "\x1b[2J" not in seen, "a job's name is text"
+    assert "[bold]name" in seen
