@@ -27,7 +27,7 @@ from .domain.connection import Domains
 from .domain.domain_xml import DomainFacts, parse
 from .placement import claims
 from .placement.topology import Cell, read_topology
-from .state import start_lock
+from .state import saved_memory, start_lock
 from .state.directories import guest_directories
 from .state.settings import NodeSettings
 from .system import cpus
@@ -91,13 +91,17 @@ def _devices(settings: NodeSettings) -> tuple[HeldDevice, ...]:
 
 
 def _guests(settings: NodeSettings, here: tuple[DomainFacts, ...]) -> tuple[HeldGuest, ...]:
-    """The guests of jobs that run, or that somebody makes: what else is there is what the sweep has not removed yet."""
+    """The guests of jobs that run, or that somebody makes, and what those have.
+
+    One whose memory is on the disk has nothing (`claims.read_claims`), and other directories await the sweep.
+    """
     by_name = {facts.name: facts for facts in here}
     found = []
     for directory in guest_directories(settings.guests_dir):
         key, name = directory.parent.name, directory.name
         facts = by_name.get(name)
-        if facts is None and not start_lock.is_held(start_lock.start_lock(settings, key)):
+        making = facts is None and start_lock.is_held(start_lock.start_lock(settings, key))
+        if facts is None and (not making or saved_memory.needs_nothing(directory)):
             continue
         memory, shared = _read_domain(facts)
         pins = claims.read_pins(directory)

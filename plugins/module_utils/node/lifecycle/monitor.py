@@ -160,7 +160,7 @@ class Watching:
             self._confine()
             lost = [name for name, guest in self._guests.items() if guest.lost]
             self._pausing.follow(self.domains, lost)
-            self._sampler.follow(self.domains, [*lost, *self._pausing.away])
+            self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
             if self._telling is not None:
                 self._telling.go_on()

@@ -83,6 +83,11 @@ class Pausing:
         """The guests whose memory is on the disk, or on its way: that their process ends is no loss."""
         return self._saving.away
 
+    @property
+    def suspended(self) -> bool:
+        """Return whether the guests stand still, in memory or on the disk."""
+        return any(self._paused.values())
+
     def due_s(self) -> float:
         """Seconds until `follow` has something to do by itself."""
         return max(0.0, self._again_at - time.monotonic()) if self._again_at else float("inf")

@@ -38,7 +38,7 @@ class EnergyMeter:
         stat: where it shows the processor time of the whole node.
 
     Attributes:
-        node_j: joules of the node; None: it has no such counters.
+        node_j: joules of the node while the guests did not stand still; None: it has no such counters.
         share_j: of these the guests' part, by their share of the node's processor time.
     """
 
@@ -49,12 +49,13 @@ class EnergyMeter:
         self.node_j: float | None = 0.0 if self._zones else None
         self.share_j: float | None = self.node_j
 
-    def read(self, guests_cpu_s: float, ticks_s: float) -> None:
+    def read(self, guests_cpu_s: float, ticks_s: float, *, suspended: bool = False) -> None:
         """Read the counters.
 
         Args:
-            guests_cpu_s: processor time of the guests so far, in seconds.
+            guests_cpu_s: processor time of the guests so far, in seconds; it never becomes less.
             ticks_s: how many of the kernel's ticks a second has.
+            suspended: the guests have stood still since it was read last, and others may have had the node.
         """
         if self.node_j is None or self.share_j is None:
             return
@@ -62,7 +63,7 @@ class EnergyMeter:
         busy = _busy_ticks(self._stat)
         node_s, own_s = (busy - self._busy_s) / ticks_s, max(0.0, guests_cpu_s - self._cpu_s)
         self._busy_s, self._cpu_s = busy, max(guests_cpu_s, self._cpu_s)
-        self.node_j += new_j
+        self.node_j += 0.0 if suspended else new_j
         self.share_j += new_j * min(1.0, own_s / node_s) if node_s > 0 else 0.0
 
 

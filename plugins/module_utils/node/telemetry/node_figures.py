@@ -17,7 +17,8 @@ from . import textfile
 def write_node(settings: NodeSettings) -> None:
     """Write how many guests this node has, how many more it can take, and how many records wait here.
 
-    That it cannot be written keeps nobody from anything.
+    A guest whose memory is on the disk is none of them: the next job gets its place (`slots.take`).  That it cannot be
+    written keeps nobody from anything.
 
     Args:
         settings: this node's own word.
@@ -25,10 +26,10 @@ def write_node(settings: NodeSettings) -> None:
     if not textfile.wanted(settings):
         return
     with contextlib.suppress(OSError, VTorqueError):
-        taken = len(slots.taken(settings))
+        running = len(slots.running(settings, slots.taken(settings)))
         figures = {
-            "vtorque_guests": taken,
-            "vtorque_slots_free": max(0, settings.max_guests - taken),
+            "vtorque_guests": running,
+            "vtorque_slots_free": max(0, settings.max_guests - running),
             "vtorque_spool_waiting": len(delivery_queue.list_pending(settings.state_dir)),
         }
         labels = (("node", settings.node_name),)

@@ -39,6 +39,39 @@ TICKS_S = os.sysconf("SC_CLK_TCK")
 _READ, _WRITTEN = re.compile(r"block\.[0-9]+\.rd\.bytes"), re.compile(r"block\.[0-9]+\.wr\.bytes")
 
 
+class RunningSums:
+    """Sums of guests that go on where they were: one that returns from the disk has a process that counts from 0."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], float] = {}
+        self._before: dict[tuple[str, int], float] = {}
+
+    def go_on(self, name: str, figures: t.Sequence[float | None]) -> list[float | None]:
+        """Return the figures of a guest since it began.
+
+        Args:
+            name: of the guest.
+            figures: of its process now, in the order of `series.FIGURES`.
+        """
+        return [self._go_on(name, number, figure) for number, figure in enumerate(figures)]
+
+    def _go_on(self, name: str, number: int, figure: float | None) -> float | None:
+        if figure is None or series.FIGURES[number] == "memory_bytes":
+            return figure
+        key = (name, number)
+        if figure < (last := self._last.get(key, 0)):
+            self._before[key] = self._before.get(key, 0) + last
+        self._last[key] = figure
+        return round(figure + self._before.get(key, 0), 3)
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of all guests, those that are gone too."""
+        return sum(
+            figure for table in (self._last, self._before) for (_name, number), figure in table.items() if not number
+        )
+
+
 class Figures(t.Protocol):
     """What knows the figures of disks (`domain.connection.Domains`)."""
 
@@ -116,6 +149,7 @@ class Sampler:
         self._began = self._next_at = time.monotonic()
         self._take_at: float | None = None
         self._disks: dict[str, tuple[float | None, float | None]] = {}
+        self._sums = RunningSums()
         self._problem = ""
         self._file: SampleFile | None = None
         if self._guests and settings.metrics in ("record", "both"):
@@ -130,30 +164,31 @@ class Sampler:
         at = self._next_at if self._take_at is None else self._take_at
         return max(0.0, at - time.monotonic())
 
-    def follow(self, domains: Figures | None, lost: t.Collection[str] = ()) -> None:
+    def follow(self, domains: Figures | None, lost: t.Collection[str] = (), *, suspended: bool = False) -> None:
         """Ask for the figures of disks, or take a sample, as it is due; nothing is waited for.
 
         Args:
             domains: the connection to libvirt; None: there is none, and disks are left out.
             lost: guests that are there no more.
+            suspended: the guests stand still: what the node uses meanwhile is not theirs.
         """
         if not self._guests or self.due_s() > 0:
             return
         try:
-            self._follow(domains, lost)
+            self._follow(domains, lost, suspended=suspended)
         except Exception as error:  # whatever it is, the guests are watched on
             self._log(f"the guests are not sampled any more: {type(error).__name__}: {error}")
             self._guests = {}
             textfile.remove(self._key, self._settings)
 
-    def _follow(self, domains: Figures | None, lost: t.Collection[str]) -> None:
+    def _follow(self, domains: Figures | None, lost: t.Collection[str], *, suspended: bool) -> None:
         if self._take_at is None:
             if domains is not None:
                 self._blocks.ask(domains, [name for name in self._guests if name not in lost])
             self._take_at = time.monotonic() + ANSWER_S
             return
         self._take_at = None
-        self._take(lost)
+        self._take(lost, suspended=suspended)
         # one that was late is not made up for
         self._next_at = max(self._next_at + self._settings.sample_s, time.monotonic())
 
@@ -169,15 +204,15 @@ class Sampler:
             self._guests = {}
             textfile.remove(self._key, self._settings)
 
-    def _take(self, lost: t.Collection[str], *, last: bool = False) -> None:
+    def _take(self, lost: t.Collection[str], *, last: bool = False, suspended: bool = False) -> None:
         at_s = round(time.monotonic() - self._began, 3)
         for name, told in self._blocks.take().items():
             self._disks[name] = (_sum(told, _READ), _sum(told, _WRITTEN))
         figures = {name: self._read(one) for name, one in self._guests.items() if name not in lost}
-        known = {name: found for name, found in figures.items() if found is not None}
+        known = {name: self._sums.go_on(name, found) for name, found in figures.items() if found is not None}
         energy = None
         if self._energy is not None:
-            self._energy.read(sum(found[0] or 0.0 for found in known.values()), TICKS_S)
+            self._energy.read(self._sums.cpu_s, TICKS_S, suspended=suspended)
             if self._energy.node_j is not None and self._energy.share_j is not None:
                 energy = [round(self._energy.node_j, 3), round(self._energy.share_j, 3)]
         try:

@@ -25,6 +25,8 @@ JUDGED_S = 60.0
 """A shorter job says nothing about the resources that it needs."""
 IDLE_SHARE = 0.5
 """Advice is given where less than this share of the vCPUs worked."""
+MOST_J = 1e18
+"""Of a node; more is no figure."""
 LITTLE_MEMORY = 0.4
 """Advice is given where less than this share of the memory was ever touched."""
 MUCH_WAITING = 0.1
@@ -124,15 +126,31 @@ def format_energy(record: JobRecord) -> str:
     Args:
         record: of the start.
     """
+    found = _energies(record)
+    if not found:
+        return ""
+    how = "measured" if all(how == "measured" for _joules, how in found) else "estimated by processor time"
+    nodes = len(record.nodes) - len(record.bare)
+    of = f", of {len(found)} of {nodes} nodes" if len(found) < nodes else ""
+    return f"energy: {format_joules(sum(joules for joules, _how in found))}, {how}{of}"
+
+
+def energy_of(record: JobRecord) -> float | None:
+    """Return the joules of all nodes of a job that can measure them; None: none of them can.
+
+    Args:
+        record: of the start.
+    """
+    found = _energies(record)
+    return sum(joules for joules, _how in found) if found else None
+
+
+def _energies(record: JobRecord) -> list[tuple[float, object]]:
+    """Joules of each node that knows them, and how it does."""
     told = record.raw.get("energy")
     found = [one for one in told.values() if isinstance(one, dict)] if isinstance(told, dict) else []
-    joules = [one["joules"] for one in found if isinstance(one.get("joules"), (int, float)) and one["joules"] >= 0]
-    if not joules:
-        return ""
-    how = "measured" if all(one.get("how") == "measured" for one in found) else "estimated by processor time"
-    nodes = len(record.nodes) - len(record.bare)
-    of = f", of {len(joules)} of {nodes} nodes" if len(joules) < nodes else ""
-    return f"energy: {format_joules(sum(joules))}, {how}{of}"
+    good = [(one.get("joules"), one.get("how")) for one in found]
+    return [(joules, how) for joules, how in good if isinstance(joules, (int, float)) and 0 <= joules < MOST_J]
 
 
 def format_joules(joules: float) -> str:

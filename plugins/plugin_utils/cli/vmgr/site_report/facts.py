@@ -20,7 +20,7 @@ from .....module_utils.job.records.job_record import JobRecord
 from .....module_utils.job.records.timeline_svg import guest_bars
 from .....module_utils.job.request.request import PREFIX
 from .....module_utils.text import printable
-from ..job_usage import uses_of
+from ..job_usage import energy_of, uses_of
 
 DAYS = 7
 """Of the page: today, and those before it."""
@@ -100,7 +100,7 @@ class RecentJob:
         moment: when it ended, or began where that is not known.
         pieces: where its time went; (): its record does not say.
         cpu_share: of its vCPUs, from 0 to 1; None: not known.
-        energy_j: as its record has it; None: it does not.
+        energy_j: of its nodes together (`job_usage.energy_of`); None: its record has none.
     """
 
     job_id: str
@@ -374,7 +374,6 @@ def _seconds(record: JobRecord, phase: str) -> float | None:
 
 def _recent(moment: float, outcome: str, record: JobRecord, names: bool) -> RecentJob:
     used = [use.share for use in uses_of(record) if use.kind == "vcpus"]
-    energy = record.raw.get("energy_j")
     return RecentJob(
         job_id=record.job_id,
         start=record.start,
@@ -388,7 +387,7 @@ def _recent(moment: float, outcome: str, record: JobRecord, names: bool) -> Rece
         images=_images_of(record),
         pieces=pieces_of(record),
         cpu_share=sum(used) / len(used) if used else None,
-        energy_j=energy if isinstance(energy, (int, float)) and 0 <= energy < 1e18 else None,
+        energy_j=energy_of(record),
     )
 
 

@@ -18,6 +18,7 @@ from .....module_utils.job.verdict.decide import OUT_OF_USE
 from .....module_utils.rendering.templates import render
 from ...output.node_names import fold_names
 from ..job import duration
+from ..job_usage import format_joules
 from . import drawing
 from .facts import DAYS, KINDS, NodeState, RecentJob, RunningJob, SiteFacts
 
@@ -181,7 +182,7 @@ def _recent(job: RecentJob) -> dict[str, t.Any]:
         _names(job.images),
         f"on {_names(job.nodes)}" if job.nodes else "",
         f"{job.cpu_share * 100:.0f} % of its vCPUs worked" if job.cpu_share is not None else "",
-        f"{job.energy_j / 1000:.3g} kJ" if job.energy_j is not None else "",
+        format_joules(job.energy_j) if job.energy_j is not None else "",
         f"start {job.start} of it" if job.start > 1 else "",
     ]
     return {

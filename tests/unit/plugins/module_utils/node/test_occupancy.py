@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.p
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainFacts, read_facts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import saved_memory, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_topology, pci
 
@@ -105,3 +105,18 @@ def test_look_gives_what_guests_have_that_live_or_are_being_made(
         found = {guest.name: guest for guest in answer(settings, tmp_path).guests}
     assert found["vcn1-3"] == node_topology.HeldGuest(KEY, "vcn1-3", 0, "4", "5")
     assert found["vcn1-4"] == node_topology.HeldGuest(KEY, "vcn1-4", 0, "", "")
+
+
+def test_guest_on_the_disk_has_nothing_until_it_is_to_return(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+    """Its cores are another job's by then (`claims.read_claims`): one core would have two owners."""
+    guest = settings.guests_dir / KEY / "vcn1-3"
+    claims.claim(guest, Pins(((4,),), (5,)))
+    saved_memory.order_save(guest, 1 << 20)
+    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
+    path = start_lock.start_lock(settings, KEY)
+    path.parent.mkdir(parents=True)
+    with path.open("w") as lock, contextlib.closing(lock):
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert "vcn1-3" not in {guest.name for guest in answer(settings, tmp_path).guests}
+        saved_memory.order_return(guest)
+        assert "vcn1-3" in {guest.name for guest in answer(settings, tmp_path).guests}

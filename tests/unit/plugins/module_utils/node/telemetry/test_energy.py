@@ -67,3 +67,13 @@ def test_node_without_counters_knows_no_energy(tmp_path: pathlib.Path) -> None:
     meter = energy.EnergyMeter(tmp_path / "powercap", tmp_path / "stat")
     meter.read(5.0, 100)
     assert (meter.node_j, meter.share_j) == (None, None)
+
+
+def test_energy_while_the_guests_stand_still_is_nobodys_of_them(tmp_path: pathlib.Path) -> None:
+    meter = make_meter(tmp_path)
+    set_counter(tmp_path, "intel-rapl:0", 5_000_900)
+    meter.read(0.0, 100, suspended=True)
+    assert meter.node_j == 0.0
+    set_counter(tmp_path, "intel-rapl:0", 7_000_900)
+    meter.read(0.0, 100)
+    assert meter.node_j == 2.0

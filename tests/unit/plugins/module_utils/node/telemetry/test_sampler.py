@@ -172,6 +172,78 @@ def test_lost_guest_is_sampled_no_more(world: World) -> None:
     assert sorted(world.samples[0]["guests"]) == ["vcn1-2"]
 
 
+def rapl(world: World, tmp_path: pathlib.Path) -> t.Callable[[int, int], None]:
+    """Give the node a counter of energy; returns what sets it, in joules, and the node's busy seconds."""
+    zone = tmp_path / "powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    for name, text in (("name", "package-0"), ("max_energy_range_uj", "10000000000")):
+        (zone / name).write_text(text)
+
+    def count(joules: int, busy_s: int) -> None:
+        (zone / "energy_uj").write_text(f"{joules * 1_000_000}")
+        (tmp_path / "stat").write_text(f"cpu  {busy_s * sampler.TICKS_S} 0 0 5000 700 0 0 0 0 0\n")
+
+    count(0, 0)
+    world.sampler._energy = energy.EnergyMeter(tmp_path / "powercap", tmp_path / "stat")
+    return count
+
+
+def use(world: World, **cpu_s: float) -> None:
+    """These are the processes now, with the processor time that they have used."""
+    pids = {f"vcn1-{name[-1]}": 1000 + number for number, name in enumerate(cpu_s)}
+    by_pid = {
+        1000 + number: process_figures.ProcessFigures(used, 0.5, 1 << 20, 1 << 20)
+        for number, used in enumerate(cpu_s.values())
+    }
+    world.node.patch.setattr(process_figures, "read_pid", pids.get)
+    world.node.patch.setattr(process_figures, "read_figures", by_pid.get)
+
+
+def test_sums_of_a_guest_that_came_back_from_the_disk_go_on(world: World, tmp_path: pathlib.Path) -> None:
+    """Its process and its network device are new ones, and count from 0."""
+    statistics = tmp_path / "net/vtq1/statistics"
+    use(world, guest_1=100.0, guest_2=10.0)
+    world.sample(None)
+    world.sample(None, lost=["vcn1-1"])
+    use(world, guest_1=2.0, guest_2=20.0)
+    (statistics / "tx_bytes").write_text("7\n")
+    world.sample(None)
+    use(world, guest_1=5.0, guest_2=20.0)
+    world.sample(None)
+    assert [one["guests"].get("vcn1-1", [None])[0] for one in world.samples] == [100.0, None, 102.0, 105.0]
+    assert world.samples[-1]["guests"]["vcn1-1"][5] == 607
+    assert world.samples[-1]["guests"]["vcn1-1"][2] == 1 << 20, "memory is no sum"
+    assert [one["guests"]["vcn1-2"][0] for one in world.samples] == [10.0, 10.0, 20.0, 20.0]
+
+
+def test_share_of_energy_goes_on_after_a_guest_was_saved_or_lost(world: World, tmp_path: pathlib.Path) -> None:
+    count = rapl(world, tmp_path)
+    use(world, guest_1=100.0, guest_2=100.0)
+    count(10, 400)
+    world.sample(None)
+    use(world, guest_2=110.0)
+    count(20, 410)
+    world.sample(None, lost=["vcn1-1"])
+    use(world, guest_1=10.0, guest_2=110.0)
+    count(30, 420)
+    world.sample(None)
+    assert [one["energy"] for one in world.samples] == [[10.0, 5.0], [20.0, 15.0], [30.0, 25.0]]
+
+
+def test_energy_of_a_suspended_job_is_another_jobs(world: World, tmp_path: pathlib.Path) -> None:
+    count = rapl(world, tmp_path)
+    use(world, guest_1=1.0, guest_2=1.0)
+    world.sample(None)
+    count(500, 100)
+    world.sampler._next_at = 0.0
+    world.sampler.follow(None, suspended=True)
+    world.sampler._take_at = 0.0
+    world.sampler.follow(None, suspended=True)
+    count(507, 200)
+    world.sample(None)
+    assert [one["energy"][0] for one in world.samples] == [0.0, 0.0, 7.0]
+
+
 def test_end_takes_a_last_sample_and_takes_the_file_away(world: World) -> None:
     world.sample(Libvirt())
     world.sampler.finish()

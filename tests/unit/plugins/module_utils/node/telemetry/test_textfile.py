@@ -11,7 +11,7 @@ import pathlib
 import stat
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import saved_memory, slots, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.telemetry import node_figures, textfile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
@@ -137,6 +137,21 @@ def test_figures_of_the_node_count_guests_slots_and_waiting_records(site: NodeSe
     assert {metric: samples[labels] for metric, samples in found.items()} == {
         "vtorque_guests": 1, "vtorque_slots_free": 3, "vtorque_spool_waiting": 1, "vtorque_offline_by_us": 1,
     }  # fmt: skip
+
+
+def test_guest_on_the_disk_leaves_its_place_to_the_next(site: NodeSettings) -> None:
+    """As `slots.take` gives it away: one who looks for room must find it."""
+    site.slots_dir.mkdir(parents=True)
+    for slot in (1, 2):
+        (site.slots_dir / f"{slot}").symlink_to(f"{KEY}/vcn1-{slot}")
+    guest = site.guests_dir / KEY / "vcn1-2"
+    guest.mkdir(parents=True)
+    saved_memory.order_save(guest, 1 << 20)
+    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
+    node_figures.write_node(site)
+    found = read_metrics((site.metrics_dir / "vtorque_node.prom").read_text())
+    labels = frozenset({("node", "cn1")})
+    assert (found["vtorque_guests"][labels], found["vtorque_slots_free"][labels]) == (1, 3)
 
 
 def test_exporters_directory_that_is_missing_keeps_nobody_from_anything(site: NodeSettings) -> None:

@@ -11,6 +11,8 @@ import random
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.samples import series_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.site_report import facts
 from ansible_collections.mikelangelo.vtorque.tests import made_up_week
 from ansible_collections.mikelangelo.vtorque.tests.made_up_week import NOW
@@ -187,7 +189,11 @@ def test_collect_keeps_what_is_the_owners_alone_out() -> None:
 
 
 def test_collect_reports_figures_only_where_the_record_has_them() -> None:
-    bare, rich = week_of({"guests": []}, {"energy_j": 5400.0}).listed[::-1]
+    energy = series_file.energy_of(
+        series.NodeSeries(node, 0.0, 30.0, joules, series.MEASURED, ())
+        for node, joules in (("cn1", 5000.0), ("cn2", 400))
+    )
+    bare, rich = week_of({"guests": []}, {"energy": energy}).listed[::-1]
     both = {bare.job_id: bare, rich.job_id: rich}
     assert (both["1.head"].cpu_share, both["1.head"].energy_j) == (None, None)
     assert both["2.head"].energy_j == 5400.0
