@@ -37,3 +37,11 @@ def test_options_divide_processors_and_memory_over_cells(tmp_path: pathlib.Path)
     words = hardware.options(hardware.Size(processors=8, memory_mib=4096), tmp_path)
     assert "memory-backend-ram,id=cell1,size=2048M" in words
     assert "node,nodeid=1,cpus=4-7,memdev=cell1" in words
+
+
+def test_machine_that_does_not_fit_is_refused_with_both_sizes(tmp_path: pathlib.Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       8388608 kB\nMemAvailable:   4194304 kB\n", encoding="ascii")
+    machine.require_memory(hardware.Size(memory_mib=4096), meminfo)
+    with pytest.raises(LabError, match="6144 MiB are needed, and 4096 MiB are available"):
+        machine.require_memory(hardware.Size(memory_mib=6144), meminfo)

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import disks, guests, nodes, profiles, slurm
+from . import devices, disks, guests, nodes, profiles, slurm
 from .figures import DISKS, JOB, PROFILES, SLURM, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
@@ -37,7 +37,9 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "nodes", "cache", "boot", "slurm")
+PARTS = ("job", "guests", "nodes", "cache", "boot", "slurm", "devices")
+APART = ("devices",)
+"""Asked for by name alone: it takes as long as all others."""
 
 
 def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
@@ -48,6 +50,7 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
         "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
+        "devices": f"{devices.ROUNDS} rounds over disks and cards of each setting, in one guest by KVM",
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
     for part in parts:
@@ -173,6 +176,14 @@ def stage_table(stages: t.Mapping[str, t.Mapping[str, profiles.Stage]]) -> Table
     return grid
 
 
+def run_devices(console: Console, out: pathlib.Path) -> None:
+    """Settings of disks and cards."""
+    runs = with_progress(console, lambda progress: devices.measure(POOL, progress))
+    figures = devices.figures()
+    console.print(table("settings of disks and cards (a guest by KVM)", figures, runs, targets=False), highlight=False)
+    keep(out, flat(figures, runs))
+
+
 def run_nodes(console: Console, out: pathlib.Path) -> None:
     """Many nodes."""
     nodes.make_image(NOTHING)
@@ -203,6 +214,8 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         run_boot(console, out)
     if "nodes" in parts:
         run_nodes(console, out)
+    if "devices" in parts:
+        run_devices(console, out)
     console.print(f"figures: {out}", highlight=False, markup=False)
 
 
@@ -222,7 +235,7 @@ def main() -> int:
         signal.signal(number, _ended)
     console = Console(soft_wrap=True)
     try:
-        parts = PARTS if arguments.part == "all" else (arguments.part,)
+        parts = [part for part in PARTS if part not in APART] if arguments.part == "all" else (arguments.part,)
         run(console, GUESTS[arguments.guest], parts, arguments.out.absolute())
     except (Trouble, LabError) as error:
         print(f"bench: {error}", file=sys.stderr)

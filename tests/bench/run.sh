@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run.sh: say what is measured and how long it takes, make what is missing, measure.
 # GUEST=tiny (default) or debian chooses the image; PART=job, guests, nodes, cache, boot or slurm a part of it (default all;
-# BATCH=slurm: slurm).
+# BATCH=slurm: slurm). PART=devices is of no other.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export STEP_LOG=build/log/bench.log
@@ -17,6 +17,7 @@ PART=${PART:-all}
 case $GUEST:$PART in
     tiny:all) takes="about 22 minutes" ;;
     *:cache) takes="half a minute" ;;
+    tiny:devices) takes="about 8 minutes" ;;
     *:boot) takes="about 8 minutes" ;;
     tiny:nodes | debian:nodes) takes="about 5 minutes" ;;
     tiny:*) takes="about 3 minutes" ;;
@@ -25,8 +26,8 @@ case $GUEST:$PART in
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 case $PART in
-    all | job | guests | nodes | cache | boot | slurm) ;;
-    *) echo "bench: PART=$PART: job, guests, nodes, cache, boot, slurm or all" >&2; exit 2 ;;
+    all | job | guests | nodes | cache | boot | slurm | devices) ;;
+    *) echo "bench: PART=$PART: job, guests, nodes, cache, boot, slurm, devices or all" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
@@ -40,6 +41,7 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
   cache      disks of guests on a copy of their image and on the pool's own file, in turn
   boot       in turn a Debian guest of the fast profile and one as Debian makes it, until ready; where the seconds go
   nodes      jobs over up to 32 nodes, whose guests boot nothing
+  devices    (by its name alone) in one guest by KVM disks and cards of each setting in turn, in a machine of the lab
   makes      build/bench.json (figures), build/bench*timeline.svg (the phases of one job); log $STEP_LOG
   ends       with the clusters gone, also when it is interrupted
 
@@ -47,6 +49,7 @@ TEXT
 
 case $PART in
     all | slurm) lab/prepare.sh slurm ;;
+    devices) lab/prepare.sh test ;;
     *) lab/prepare.sh demo ;;
 esac
 step "the collection, built and installed" build/runtime/bin/python -m lab runtime
@@ -56,7 +59,7 @@ esac
 case $PART in
     all | boot) step "Debian as it is by itself (its stock profile)" lab/debian_image.sh build/pool stock ;;
 esac
-if [ "$GUEST" = tiny ] && [ "$PART" != boot ]; then
+if [ "$GUEST" = tiny ] && [ "$PART" != boot ] || [ "$PART" = devices ]; then
     step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
 fi
 exec build/runtime/bin/python -m tests.bench --guest "$GUEST" --part "$PART"

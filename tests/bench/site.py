@@ -94,6 +94,10 @@ class Site:
             signal.signal(number, signal.SIG_IGN)
         cluster.down(self._state)
 
+    def line(self, node: str, words: t.Sequence[str], user: str) -> list[str]:
+        """The command line that runs words on a node as a user."""
+        return cluster.command(self._state.running(), node, words, user=user)
+
     @contextlib.contextmanager
     def program(self, node: str, name: str, *given: t.Any, user: str = "root") -> t.Iterator[Program]:
         """Run a program of `inside/` on a node.
@@ -105,7 +109,7 @@ class Site:
         source = (INSIDE / f"{name}.py").read_text(encoding="utf-8")
         words = [str(VENV / "bin/python"), "-I", "-c", source, *map(json.dumps, given)]
         process = subprocess.Popen(
-            cluster.command(self._state.running(), node, words, user=user),
+            self.line(node, words, user),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         program = Program(process, f"{name} on {node}")

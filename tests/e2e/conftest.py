@@ -82,9 +82,11 @@ class Site:
 
     Attributes:
         batch: what differs with its batch system.
+        look_s: between two looks at what a test waits for.
     """
 
     batch = TORQUE
+    look_s = 0.2
 
     def __init__(self, directory: str = "") -> None:
         self.environment = {**os.environ, "VTORQUE_LAB": directory} if directory else dict(os.environ)
@@ -206,7 +208,7 @@ class Site:
         while not (answer := probe()):
             told = seen() if seen else answer
             assert time.monotonic() < end, f"waited {timeout_s} s for {what}; last seen: {told!r}"
-            pause.wait(0.2)
+            pause.wait(self.look_s)
         return answer
 
     def wait_state(self, job_id: str, states: str) -> dict[str, str]:

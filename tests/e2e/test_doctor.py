@@ -11,9 +11,8 @@ import typing as t
 import pytest
 
 from .conftest import Result, Site
-from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, revive, sweep
+from .trouble import HIDE_KVM, MOM_CONFIG, NODES, SHOW_KVM, changed, revive, sweep
 
-MOM_CONFIG = "/var/spool/torque/mom_priv/config"
 CHECKED = (
     "configuration",
     "collection",

@@ -27,6 +27,7 @@ PAIR = ("-l", f"nodes={SUPERIOR}:ppn=2+{SISTER}:ppn=2")
 """A job of both nodes, of which the first leads."""
 WELL = Node(frozenset({"free"}), "")
 CONFIG = "/etc/vtorque/vtorque.yml"
+MOM_CONFIG = "/var/spool/torque/mom_priv/config"
 WAITS = "trap 'echo on; exit 0' URG; echo up; while :; do sleep 1 & wait $!; done\n"
 """Ends well when the signal comes."""
 GATE = "/run/lab/gate"

@@ -28,7 +28,7 @@ import pytest
 from tests.bench.inside import stand_in
 
 from ..conftest import Site
-from ..trouble import NODES, REREAD, SISTER, SUPERIOR, WAITS, changed, drop, sweep, wait_in_guest
+from ..trouble import MOM_CONFIG, NODES, REREAD, SISTER, SUPERIOR, WAITS, changed, drop, sweep, wait_in_guest
 from . import superior
 from .superior import ARMED, REACHED, STRUCK, Point
 from .told import EVERY_JOB, ONLY, SEED, Progress, end
@@ -61,7 +61,6 @@ BY_ITSELF_S = 25.0
 NOTHING, ANYTHING = re.compile("(?!)"), re.compile("")
 HALVES = re.compile(r"temporary files|/\.[^/ ]+\.[0-9]+$")
 """What a program that is killed leaves when its job's epilogue is well: the half of a file, and what is Ansible's."""
-MOM_CONFIG = "/var/spool/torque/mom_priv/config"
 AGED = """
 import json, pathlib
 path = pathlib.Path("/run/vtorque/suspects.json")

@@ -5,29 +5,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
 
 import pytest
 
+from lab import cluster
 from lab.machine import machine
-from lab.state import State
+from lab.state import DEFAULT, State
 
 from ..conftest import CHECKOUT, LAB, Result, Site
+from ..trouble import CONFIG, MOM_CONFIG, REREAD
 
 NODES = ("fe", "cn1")
+CARD = "0000:01:00.0"
+"""A network card that nothing uses, as the machine has it (lab/machine/hardware.py)."""
+PATIENCE = {"prologue_timeout": 1500, "timeout": 1400, "ssh_timeout": 300}
+"""Parameters: an emulated processor that others use, too, takes some minutes to a start."""
+ALARM_S = 1600
+CALL_S = 1800
+LOOK_S = 5.0
+"""Between two looks at what a test waits for: each takes an emulated processor as long as some of a guest's work."""
 
 
 class MachineSite(Site):
     """See `Site`: each call goes into the machine by ssh."""
 
+    look_s = LOOK_S
+
     def __init__(self) -> None:
         super().__init__()
         self._state = machine.state_of(State())
+        self._inits: dict[str, int] = {}
 
     def machine(self, *command: str) -> str:
         """Run a command in the machine itself, as root; it must succeed."""
-        done = self._call(command, None, 900)
+        done = self._call(command, None, CALL_S)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -36,13 +50,38 @@ class MachineSite(Site):
         return super()._call(into, stdin, timeout_s)
 
     def on(self, node: str, *command: str, user: str | None = None, stdin: str | bytes | None = None) -> Result[str]:
-        """See `Site.on`."""
-        return self._call([*LAB, "on", node, "--user", user or "root", "--", *command], stdin, 900)
+        """See `Site.on`; no node of it is ever lost."""
+        if not self._inits:
+            facts = json.loads(self.machine("cat", str(DEFAULT / "lab.json")))
+            self._inits = {name: init["pid"] for name, init in facts["inits"].items()}
+        line = cluster.enter(self._inits[node], command, user=user or "root")
+        return self._call(line, stdin, CALL_S)
+
+    def await_file(self, job_id: str, path: str) -> None:
+        """Wait for a file that a job makes, by one process that waits on the front end; or for the end of the job."""
+        # to ask the batch server is a start of Python, which costs more than all the looks between
+        over = f"{{ [ $((looks % 10)) -eq 9 ] && qstat {job_id} | grep -q ' C '; }}"
+        look = f"looks=0; until [ -e {path} ] || {over}; do looks=$((looks + 1)); sleep 3; done; [ -e {path} ]"
+        if self.on("fe", "/bin/sh", "-c", look).returncode != 0:
+            pytest.fail(f"the job is over: {self.end(job_id)}")
 
     def left_on_nodes(self) -> list[str]:
         """See `Site.left_on_nodes`."""
-        found = json.loads(self._call([*LAB, "left", "--json"], None, 900).stdout)
+        found = json.loads(self._call([*LAB, "left", "--json"], None, CALL_S).stdout)
         return [f"{node}: {thing}" for node, there in found.items() for thing in there]
+
+
+@contextlib.contextmanager
+def handed_on(site: MachineSite, *classes: str) -> t.Iterator[None]:
+    """The site hands on devices of its nodes, by lines of `pci_classes`; a job that is refused them is held at once."""
+    lines = "".join(f"  - {line}\\n" for line in classes)
+    added = f"pci_classes:\\n{lines}node_fault_retries: 1\\n"
+    change = f"cp {CONFIG} {CONFIG}.was; sed -i /^pci_classes:/d {CONFIG}; printf '{added}' >>{CONFIG}"
+    for node in NODES:
+        site.root(node, change)
+    yield
+    for node in NODES:
+        site.root(node, f"mv {CONFIG}.was {CONFIG}")
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +93,11 @@ def site() -> t.Iterator[MachineSite]:
     here = MachineSite()
     try:
         here.up("--nodes", ",".join(NODES), by_roles=False)
+        lines = "".join(f"{name}: {value}\\n" for name, value in PATIENCE.items())
+        drop = " ".join(f"-e '/^{name}:/d'" for name in PATIENCE)
+        for node in NODES:
+            here.root(node, f"sed -i {drop} {CONFIG}; printf '{lines}' >>{CONFIG}")
+        here.root("cn1", f"echo '$prologalarm {ALARM_S}' >{MOM_CONFIG}; {REREAD}")
         yield here
     finally:
         if "already" not in booted.stdout:

@@ -10,17 +10,11 @@ import typing as t
 import pytest
 
 from ..trouble import revive
-from .conftest import NODES, MachineSite
+from .conftest import CARD, MachineSite, handed_on
 
-CARD, DISK, NO_RESET, PAIR = "0000:01:00.0", "0000:02:00.0", "0000:00:06.0", ("0000:05:01.0", "0000:05:02.0")
+DISK, NO_RESET, PAIR = "0000:02:00.0", "0000:00:06.0", ("0000:05:01.0", "0000:05:02.0")
 """As the machine has them (lab/machine/hardware.py)."""
-CONFIG = "/etc/vtorque/vtorque.yml"
-CLASSES = f"""pci_classes:
-  - nic {CARD}
-  - nvme {DISK}
-  - odd {NO_RESET} {PAIR[0]}
-node_fault_retries: 1
-"""
+pytestmark = pytest.mark.full
 KVM = "img=tiny,hypervisor=kvm,ram=256M"
 JOB = """#!/bin/sh
 for device in /sys/bus/pci/devices/*; do echo $(cat $device/vendor $device/device); done
@@ -31,11 +25,8 @@ DRIVER = "basename $(readlink /sys/bus/pci/devices/{}/driver)"
 @pytest.fixture
 def devices(site: MachineSite) -> t.Iterator[MachineSite]:
     """The site hands on devices of its node."""
-    for node in NODES:
-        site.root(node, f"cp {CONFIG} {CONFIG}.was; sed -i /^pci_classes:/d {CONFIG}; printf '{CLASSES}' >>{CONFIG}")
-    yield site
-    for node in NODES:
-        site.root(node, f"mv {CONFIG}.was {CONFIG}")
+    with handed_on(site, f"nic {CARD}", f"nvme {DISK}", f"odd {NO_RESET} {PAIR[0]}"):
+        yield site
 
 
 def driver(site: MachineSite, address: str) -> str:

@@ -84,6 +84,7 @@ def test_threads_that_are_where_they_must_be_are_left_alone(proc: Proc) -> None:
         (205, f"vhost-{QEMU}", {"of": QEMU}),
         (206, "kvm-nx-lpage-re", {"of": QEMU}),
         (207, "worker", {"of": QEMU}),
+        (209, "IO iothread1", {"of": QEMU}),
         (208, "virtiofsd", {"of": SERVER}),
         (101, "CPU 0/TCG", {"of": QEMU}),
     ],

@@ -1,0 +1,270 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What settings of a guest's disks and cards gain, in one guest by KVM that has a disk and a card of each setting.
+
+The guest is a job's, in the machine of the lab that has a /dev/kvm (`lab machine`).  Its disks and cards take turns, so
+that other work on this machine meets all of them alike, and a setting is held against the plain one of its own round.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+import subprocess
+import typing as t
+
+from lab import cluster
+from lab.machine import hardware, machine
+from lab.state import DEFAULT
+
+from .figures import Figure
+from .measure import Progress
+from .site import USER, Site, Trouble
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+TEMPLATE = CHECKOUT / "templates/domain.xml.j2"
+SOURCE = pathlib.Path(__file__).parent / "inside/probe.c"
+PYTHON = str(CHECKOUT / "build/runtime/bin/python")
+PROBE = CHECKOUT / "build/bench-probe"
+HOME = f"/home/{USER}"
+PLAIN = "plain"
+"""As libvirt has it when nothing is said."""
+DISKS = {
+    PLAIN: "",
+    "same": "",
+    "unsafe": "cache='unsafe'",
+    "iothread": "iothread='1'",
+    "unsafe_iothread": "cache='unsafe' iothread='1'",
+    "unsafe_uring": "cache='unsafe' io='io_uring'",
+    "native": "cache='none' io='native'",
+}
+"""Attributes of a disk's driver.  `same` is another plain one: as far as it is from 1, others may be for nothing."""
+CARDS = {
+    PLAIN: "",
+    "same": "",
+    "queues": "<driver name='vhost' queues='2'/>",
+    "ring": "<driver name='vhost' rx_queue_size='1024'/>",
+    "no_vhost": "<driver name='qemu'/>",
+}
+"""The driver of a card."""
+DISK_WORK = {
+    "sync": "written 4 KiB at a time, each to the disk",
+    "write": "written 1 MiB at a time",
+    "read": "read 4 KiB at a time",
+}
+CARD_WORK = {
+    "pingpong": "64 bytes to the node and back",
+    "send": "one flow to the node",
+    "receive": "one flow from the node",
+    "receive_flows": "four flows from the node",
+}
+ROUNDS = 7
+ANSWER_S = 1800
+REQUEST = "img=tiny,hypervisor=kvm,vcpus=2,ram=256M"
+SCRATCH_MIB = 64
+
+
+PUT = """
+import pathlib, sys
+place = pathlib.Path(sys.argv[1])
+place.parent.mkdir(parents=True, exist_ok=True)
+place.write_text(sys.argv[2], encoding="utf-8")
+place.chmod(0o755)
+"""
+
+
+def figures() -> tuple[Figure, ...]:
+    """The figures: each setting over the plain one."""
+    found = []
+    for kinds, work, what in ((DISKS, DISK_WORK, "disk"), (CARDS, CARD_WORK, "card")):
+        for kind in kinds:
+            if kind != PLAIN:
+                found += [
+                    Figure(f"{what}_{kind}_{name}_ratio", f"{what} {kind}, {words}, over a plain one", None)
+                    for name, words in work.items()
+                ]
+    return tuple(found)
+
+
+def ratios(lines: t.Iterable[str]) -> dict[str, list[float]]:
+    """The figures of what the probe printed.
+
+    Args:
+        lines: what, name, seconds.
+
+    Raises:
+        Trouble: a line is none of the probe's.
+    """
+    seconds: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
+    for line in lines:
+        words = line.split()
+        if len(words) != 3 or not words[2].replace(".", "", 1).isdecimal():
+            raise Trouble(f"the probe says: {line}")
+        seconds[words[0], words[1]].append(float(words[2]))
+    found = {}
+    for (work, kind), taken in seconds.items():
+        what = "disk" if work in DISK_WORK else "card"
+        if kind != PLAIN:
+            plain = seconds[work, PLAIN]
+            found[f"{what}_{kind}_{work}_ratio"] = [one / other for one, other in zip(taken, plain, strict=True)]
+    return found
+
+
+def template(text: str) -> str:
+    """The template of a guest's domain with a disk and a card of each setting besides its own.
+
+    Args:
+        text: the product's.
+    """
+    disks = "".join(
+        "<disk type='file' device='disk'>"
+        f"<driver name='qemu' type='qcow2' discard='unmap' {driver}/>"
+        f"<source file='{_scratch(kind)}'/><target dev='vd{chr(ord('h') + number)}' bus='virtio'/>"
+        f"<serial>{kind}</serial></disk>\n"
+        for number, (kind, driver) in enumerate(DISKS.items())
+    )
+    cards = "".join(
+        f"<interface type='bridge'><mac address='{_mac(number)}'/><source bridge='{{{{ spec.bridge }}}}'/>"
+        f"<model type='virtio'/>{driver}</interface>\n"
+        for number, driver in enumerate(CARDS.values())
+    )
+    threads = "" if "<iothreads>" in text else "  <iothreads>1</iothreads>\n"
+    for mark, added in (("  </devices>", disks + cards), ("{% if spec.boot_mode == 'uefi' %}\n  <os", threads)):
+        if text.count(mark) != 1:
+            raise Trouble(f"{TEMPLATE} has not one {mark!r}, before which disks and cards are added")
+        text = text.replace(mark, added + mark)
+    return text
+
+
+def _scratch(kind: str) -> str:
+    return f"/var/lib/libvirt/images/bench-{kind}.qcow2"
+
+
+def _mac(number: int) -> str:
+    return f"52:54:00:be:00:{number:02x}"
+
+
+def _address(number: int, host: int) -> str:
+    return f"10.99.{number}.{host}"
+
+
+def script() -> str:
+    """What the site has guests do as root before the job: open the disks to the job, and give the cards addresses."""
+    cards = "\n".join(f"{_mac(number)}) address={_address(number, 2)} ;;" for number in range(len(CARDS)))
+    return f"""#!/bin/sh
+for disk in /sys/block/vd*; do [ ! -s $disk/serial ] || chmod 666 /dev/${{disk##*/}}; done
+for card in /sys/class/net/eth*; do
+    case $(cat $card/address) in
+{cards}
+        *) continue ;;
+    esac
+    ip address add $address/24 dev ${{card##*/}} && ip link set ${{card##*/}} up
+done
+"""
+
+
+def job() -> str:
+    """The script of the job."""
+    cards = " ".join(f"{kind}={_address(number, 1)}" for number, kind in enumerate(CARDS))
+    return f"""#!/bin/sh
+for kind in {" ".join(DISKS)}; do
+    for disk in /sys/block/vd*; do
+        [ "$(cat $disk/serial)" != $kind ] || disks="$disks $kind=/dev/${{disk##*/}}"
+    done
+done
+./probe disk {ROUNDS} $disks
+./probe net {ROUNDS} {cards}
+"""
+
+
+class MachineSite(Site):
+    """A lab in the machine that has a /dev/kvm; both end with it."""
+
+    def __init__(self, pool: pathlib.Path) -> None:
+        super().__init__(pool)
+        self._machine = machine.state_of(self._state)
+        self._inits: dict[str, int] = {}
+
+    def __enter__(self) -> MachineSite:
+        machine.up(self._machine, hardware.Size(), 1)
+        try:
+            self.machine(PYTHON, "-m", "lab", "up", "--nodes", "fe,cn1", "--pool", str(self._pool.absolute()))
+            facts = json.loads(self.machine("cat", str(DEFAULT / "lab.json")))
+            self._inits = {name: init["pid"] for name, init in facts["inits"].items()}
+        except BaseException:
+            machine.down(self._machine)
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        machine.down(self._machine)
+
+    def machine(self, *words: str) -> str:
+        """Run a command in the machine, as root.
+
+        Raises:
+            Trouble: it failed.
+        """
+        line = machine.command(self._machine, words, str(CHECKOUT), terminal=False)
+        done = subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=ANSWER_S)
+        if done.returncode:
+            raise Trouble(f"{' '.join(words)}: {(done.stderr or done.stdout)[-2000:]}")
+        return done.stdout
+
+    def line(self, node: str, words: t.Sequence[str], user: str) -> list[str]:
+        """See `Site.line`."""
+        return machine.command(self._machine, self.line_in(node, words, user), "/", terminal=False)
+
+    def line_in(self, node: str, words: t.Sequence[str], user: str = "root") -> list[str]:
+        """The same, for a shell of the machine itself."""
+        return cluster.enter(self._inits[node], words, user=user)
+
+    def sh(self, node: str, text: str, user: str = "root") -> str:
+        """Run a line of shell on a node of it.
+
+        Raises:
+            Trouble: it failed.
+        """
+        return self.machine(*self.line_in(node, ["/bin/sh", "-c", text], user))
+
+
+def measure(pool: pathlib.Path, progress: Progress) -> dict[str, list[float]]:
+    """The ratios, by the keys of `figures`.
+
+    Raises:
+        Trouble: the guest did not come, or the probe failed in it.
+        LabError: there is no machine.
+    """
+    progress("a machine with KVM, and a lab in it", 0, 3)
+    PROBE.parent.mkdir(exist_ok=True)
+    try:
+        subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-o", str(PROBE), str(SOURCE)], check=True)
+    except FileNotFoundError as error:
+        raise Trouble("gcc is not installed (lab/prepare.sh test)") from error
+    with MachineSite(pool) as site:
+        progress("a job whose guest has a disk and a card of each setting", 1, 3)
+        _prepare(site)
+        site.ask("fe", "write_file", f"{HOME}/bench.sh", job(), user=USER)
+        number = site.ask("fe", "submit", REQUEST, f"{HOME}/bench.sh", ["-l", "nodes=1:ppn=3"], user=USER)
+        site.sh("fe", f"until qstat {number} | grep -q ' C '; do sleep 5; done")
+        progress("done", 3, 3)
+        lines = site.sh("fe", f"cat {HOME}/bench.sh.o*").splitlines()
+        found = ratios(lines)
+        if found.keys() != {figure.key for figure in figures()}:
+            raise Trouble(f"the job said: {lines[-3:]} {site.sh('fe', f'cat {HOME}/bench.sh.e*')[-2000:]}")
+        return found
+
+
+def _prepare(site: MachineSite) -> None:
+    site.sh("fe", f"install -m 755 -o {USER} {PROBE} {HOME}/probe")
+    for path, text in (
+        ("/etc/vtorque/templates/domain.xml.j2", template(TEMPLATE.read_text(encoding="utf-8"))),
+        ("/etc/vtorque/guest-hooks/prologue", script()),
+    ):
+        site.machine(*site.line_in("cn1", ["/usr/bin/python3", "-c", PUT, path, text]))
+    made = " && ".join(f"qemu-img create -q -f qcow2 {_scratch(kind)} {SCRATCH_MIB}M" for kind in DISKS)
+    places = " && ".join(f"ip address add {_address(number, 1)}/24 dev br0" for number in range(len(CARDS)))
+    site.sh("cn1", f"mkdir -p {pathlib.Path(_scratch(PLAIN)).parent} && {made} && {places}")
+    site.sh("cn1", f"setsid {HOME}/probe serve </dev/null >/dev/null 2>&1 & sleep 1")
