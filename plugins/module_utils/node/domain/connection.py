@@ -248,13 +248,13 @@ class Domains(SavedDomains):
             domain.suspend() if paused else domain.resume()
         return True
 
-    def pin(self, name: str, cores: t.Collection[int]) -> None:
-        """Keep all threads of a running domain on these cores of the node."""
+    def pin(self, name: str, cores: t.Collection[int], *, vcpus: bool = True) -> None:
+        """Keep all threads of a running domain on these cores of the node, or all but those of its vCPUs."""
         live = self._libvirt.VIR_DOMAIN_AFFECT_LIVE
         where = tuple(core in cores for core in range(max(cores) + 1))
         with self._asking(f"the cores of domain {name}"):
             domain = self._connection.lookupByName(name)
-            for vcpu in range(domain.vcpusFlags(live)):
+            for vcpu in range(domain.vcpusFlags(live)) if vcpus else ():
                 domain.pinVcpuFlags(vcpu, where, live)
             domain.pinEmulator(where, live)
 

@@ -269,8 +269,9 @@ def _start(
         step(f"the start of {guest_file.name} by libvirt")
         try:
             domains.create(xml)
-            if huge:
+            if huge and guest.pins:
                 claims.note_taken(directory)
+                domains.pin(guest_file.name, guest.pins.others, vcpus=False)
             domains.limit_memory(guest_file.name, memory.limit_mib(guest.spec, settings.host_ram_mib, huge))
         except VTorqueError as error:
             # a guest that cannot start because what serves it has ended proves nothing of this node

@@ -84,6 +84,9 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
 
 def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: sharing.Plan, cores: Cores) -> DomainSpec:
     """Return what libvirt is told of the guest."""
+    huge = bool(guest.shape and guest.shape.page_kib)
+    # qemu takes huge pages by threads on the cores of each cell: there it may run until it has them (`_start`)
+    others = () if guest.pins is None else guest.pins.cores if huge else guest.pins.others
     directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
     return DomainSpec(
         name=guest_file.name,
@@ -115,7 +118,7 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         virtiofs=guest.virtiofs,
         cores=written(guest.pins.cores if guest.pins else cores),
         vcpu_cores=tuple(map(written, guest.pins.vcpus)) if guest.pins else (),
-        other_cores=written(guest.pins.others) if guest.pins else "",
+        other_cores=written(others),
         plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
         data=guest.data,
         served=guest.served and guest.served[0],

@@ -153,6 +153,12 @@ def _shape(spec: GuestSpec, pins: Pins, topology: Topology, size: int) -> Shape:
     if size and not shape.cells:
         why = "a vCPU of its map has cores of several NUMA cells" if spec.numa != "off" else "it has no NUMA cells"
         raise UserFault("huge pages of a guest of the job", f"{why}, in which they are counted", "hugepages=none")
+    homes = {
+        cell.number for cell in topology.cells for core in cell.cores if set(core.threads).intersection(pins.cores)
+    }
+    if size and (far := sorted(set(shape.memory_by_cell) - homes)):
+        why = f"a NUMA cell of its cores has no memory, and qemu takes pages of cell {far[0]} by cores there"
+        raise UserFault("huge pages of a guest of the job", why, "hugepages=none")
     return shape
 
 

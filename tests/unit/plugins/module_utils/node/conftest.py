@@ -183,9 +183,11 @@ class Connection:
         (self.hypervisor.place / f"{name}.limit").write_text(str(limit_mib))
         return True
 
-    def pin(self, name: str, cores: t.Collection[int]) -> None:
+    def pin(self, name: str, cores: t.Collection[int], *, vcpus: bool = True) -> None:
         assert name in self.hypervisor.running
-        (self.hypervisor.place / f"{name}.pinned").write_text(" ".join(map(str, sorted(cores))))
+        (self.hypervisor.place / f"{name}.{'pinned' if vcpus else 'others'}").write_text(
+            " ".join(map(str, sorted(cores)))
+        )
 
     def pause(self, name: str, *, paused: bool) -> bool:
         if self.hypervisor.dead:

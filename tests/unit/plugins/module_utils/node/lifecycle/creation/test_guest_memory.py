@@ -272,3 +272,31 @@ def test_numad_is_not_asked_for_guests_that_are_pinned_by_preference(node: Node,
     node.settings = dataclasses.replace(node.settings, numad=tmp_path / "none")
     (facts,) = present(node, vcpu_cores="prefer", numa="off")
     assert facts.vcpu_cores
+
+
+def test_qemu_takes_huge_pages_on_the_cores_of_their_cells_and_then_leaves_those_of_its_vcpus(node: Node) -> None:
+    """qemu fails where none of a cell's cores is among its own ("Setting CPU affinity failed")."""
+    (facts,) = present(node, (2, 3, 4, 5), vcpus=3, ram_mib=384, hugepages="2M")
+    root = xml_of(node, facts)
+    assert len(nodesets(root)) == 2
+    assert root.find("cputune/emulatorpin").get("cpuset") == "2-5"  # type: ignore[union-attr]
+    assert (node.hypervisor.place / f"{facts.name}.others").read_text() == facts.other_cores == "2"
+
+
+def test_guest_of_ordinary_pages_never_runs_other_threads_on_cores_of_vcpus(node: Node) -> None:
+    (facts,) = present(node, (2, 3, 4, 5), vcpus=3, ram_mib=384)
+    assert xml_of(node, facts).find("cputune/emulatorpin").get("cpuset") == facts.other_cores  # type: ignore[union-attr]
+    assert not (node.hypervisor.place / f"{facts.name}.others").exists()
+
+
+def test_cell_without_memory_has_no_huge_pages(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half() -> ET.Element:
+        root = capabilities()
+        root.find("host/topology/cells/cell/memory").text = "0"  # type: ignore[union-attr]
+        return root
+
+    monkeypatch.setattr(Connection, "host_capabilities", staticmethod(half))
+    with pytest.raises(UserFault, match="cell of its cores has no memory"):
+        present(node, (0, 1, 2), hugepages="2M")
+    (facts,) = present(node, (0, 1, 2), hugepages="auto", job_id=OTHER)
+    assert (facts.pages, facts.cells) == ("", "1:0-1:256")
