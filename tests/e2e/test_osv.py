@@ -40,6 +40,7 @@ def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Si
     assert "LD_LIBRARY_PATH" in site.kept(ended.node, ended.job_id, name="vtorque.log")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_long_output_is_whole_and_in_order(site: Site) -> None:
     """More than any buffer on its way holds; the last line has no end of its own."""
@@ -55,6 +56,7 @@ def test_program_that_cannot_be_run_is_said(site: Site) -> None:
     assert "nothing was run: /usr/lib/nothing.so: " in ended.err
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_exit_of_the_program_ends_the_guest_and_is_no_success(site: Site) -> None:
     """What exit() does in OSv: nobody is left to tell the status, and the job says so."""
@@ -64,6 +66,7 @@ def test_exit_of_the_program_ends_the_guest_and_is_no_success(site: Site) -> Non
     assert "was lost" in ended.err
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_cancel_ends_it(site: Site) -> None:
     job_id = site.submit(*OSV, stdin=f"{PROGRAM} say=up wait=600\n")
@@ -75,6 +78,7 @@ def test_cancel_ends_it(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (site.batch.cancelled, "up\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_another_user_does_not_hear_the_console(site: Site) -> None:
     """The way to it is the job's user's alone."""

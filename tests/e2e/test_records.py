@@ -117,6 +117,7 @@ def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> Non
     assert "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
     """And nothing half written is seen there."""
@@ -131,6 +132,7 @@ def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
     assert not waits(site, ended)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_jobs_own_first_node_adds_to_records_and_changes_none(site: Site) -> None:
     """What it sends once more is known; what differs, has no end, names a path or meets a link is refused."""

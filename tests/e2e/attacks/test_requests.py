@@ -274,8 +274,10 @@ def test_hostile_texts_in_requests_run_nothing_anywhere(site: Site, attack: Atta
         if field == "vm_epilogue" and text.startswith("/") and site.batch.users_scripts:
             # it is looked for when the job's script is over
             assert ended.out.startswith(f"RAN\nv{ended.node}-"), (field, text)
-        elif field == "-S" and text.startswith("/"):  # in the guest there is no such shell
-            assert (ended.exit_status in (0, -999), ended.out) == (False, ""), (field, text)
+        elif field == "-S" and text.startswith("/"):
+            # in the guest there is no such shell; where scripts name their interpreter, nobody looks for one
+            runs = bool(site.batch.interpreter)
+            assert (ended.exit_status in (0, -999), ended.out.startswith("RAN\n")) == (runs, runs), (field, text)
         else:
             check_refused(ended)
     check_no_canary(site)

@@ -22,6 +22,7 @@ from ....wire.messages import HOST_NAME
 from ..api import GIVEN_UP, NOTE_PREFIX, SUSPENDED, WANTED, BatchJob, BatchNode, ServerSettings, UnknownJob
 from ..host_match import same_host
 from ..shared import node_note
+from ..shared.server_command import Refused
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions
@@ -117,14 +118,14 @@ class Slurm:
         return self.node(node).note
 
     def jobs(self, node: str) -> frozenset[str]:
-        """The jobs that have processors of a node, or may have some: those that run on nodes which cannot be read."""
+        """The jobs that have processors of a node, in what users cannot write; an unknown state may be one of these."""
         _demand_node(node)
-        return frozenset(
-            job.job_id
-            for job in self.all_jobs()
-            if (job.state in ("R", "S", "E") and any(same_host(node, host) for host in job.nodes))
-            or (job.state == "R" and not job.nodes)
-        )
+        try:
+            answer = self._run(*one_job.question_of_node(node), subject=node)
+        except Refused:  # Slurm spells it otherwise
+            answer = self._run(*one_job.question_of_node(self.node(node).name), subject=node)
+        rows = one_job.read_rows(answer, one_job.WHO)
+        return frozenset(one_job.id_of(row) for row in rows if STATES.get(row["State"], "R") in ("R", "S", "E"))
 
     def offline(self, node: str, note: str) -> BatchNode:
         """Drain a node, with our note for its reason; see `BatchSystem.offline`.

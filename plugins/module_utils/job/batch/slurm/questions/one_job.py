@@ -74,8 +74,16 @@ def question(columns: Columns, name: str) -> tuple[str, ...]:
         columns: what is asked for.
         name: by which Slurm knows the job: its number, or `<array>_<member>`.
     """
-    fields = ",".join(f"{field}:{width}" for field, width in columns.items())
-    return "squeue", "-h", "-a", "-t", "all", "-j", name, "-O", fields
+    return "squeue", "-h", "-a", "-t", "all", "-j", name, "-O", _fields(columns)
+
+
+def question_of_node(node: str) -> tuple[str, ...]:
+    """Return the command that asks `WHO` of the jobs which have, or had, processors of a node, by Slurm's name."""
+    return "squeue", "-h", "-a", "-t", "all", "-w", node, "-O", _fields(WHO)
+
+
+def _fields(columns: Columns) -> str:
+    return ",".join(f"{field}:{width}" for field, width in columns.items())
 
 
 def read_rows(data: bytes, columns: Columns) -> list[Row]:

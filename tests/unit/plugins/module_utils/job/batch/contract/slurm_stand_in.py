@@ -84,10 +84,15 @@ def chosen(jobs: list[Form], name: str) -> list[Form]:
     return sorted(found, key=lambda job: str(job["job_id"]) != number)
 
 
-def squeue(jobs: list[Form], name: str, fields: str) -> bytes:
-    """What `squeue -h -a -t all -j NAME -O FIELDS` writes."""
+def on_node(jobs: list[Form], node: str) -> list[Form]:
+    """The jobs that have, or had, processors of a node."""
+    return [job for job in jobs if node in hosts_of(job["nodes"] or "")]
+
+
+def squeue(jobs: list[Form], fields: str) -> bytes:
+    """What `squeue -h -a -t all -O FIELDS` writes of jobs."""
     found = b""
-    for job in chosen(jobs, name):
+    for job in jobs:
         for one in fields.split(","):
             field, _colon, width = one.partition(":")
             text = column(job, field).encode(errors="surrogateescape")[: int(width)]
@@ -142,7 +147,9 @@ def answer(data: bytes, command: t.Sequence[str]) -> bytes | None:
         return data
     jobs = json.loads(data.decode(errors="surrogateescape"))["jobs"]
     if command[0] == "squeue":
-        return squeue(jobs, command[6], command[8]) or None
+        if command[5] == "-w":
+            return squeue(on_node(jobs, command[6]), command[8])
+        return squeue(chosen(jobs, command[6]), command[8]) or None
     return "".join(map(show, chosen(jobs, command[4]))).encode(errors="surrogateescape") or None
 
 

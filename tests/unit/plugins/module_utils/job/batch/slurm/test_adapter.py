@@ -13,6 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared.server_command import Refused
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers, comment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
@@ -206,19 +207,39 @@ def test_job_of_somebody_else_that_is_out_of_form_concerns_nobody(odd: t.Any) ->
     data = with_foreign(odd)
     own, other = answers.parse_jobs(data)
     assert own.nodes == ("cn1", "cn2")
-    assert other.state == "R", "who asks whether a node is free is told of it"
-    assert len(Recorder(data).jobs("cn1")) == 2
-    assert "4.lab" in Recorder(data).jobs("cn1")
+    assert other.state == "R"
 
 
-def test_job_out_of_form_is_on_the_nodes_that_can_be_read_of_it() -> None:
-    assert Recorder(with_foreign({"restart_cnt": [], "nodes": "cn2"})).jobs("cn1") == {"4.lab"}
-    assert Recorder(with_foreign({"restart_cnt": [], "nodes": "?"})).jobs("cn1") == {"4.lab", "9.lab"}
+@pytest.mark.parametrize(
+    ("facts", "there"),
+    [
+        ({}, True),
+        ({"nodes": "cn2"}, False),
+        ({"nodes": "cn[1-9]"}, True),
+        ({"job_state": "SUSPENDED"}, True),
+        ({"job_state": "COMPLETING"}, True),
+        ({"job_state": "A_STATE_OF_TOMORROW"}, True),
+        ({"job_state": "PENDING"}, False),
+        ({"job_state": "COMPLETED"}, False),
+        ({"name": "a\n9 RUNNING", "comment": "cn1"}, True),
+    ],
+)
+def test_jobs_of_a_node_are_asked_for_without_the_words_of_all_users(facts: dict[str, t.Any], there: bool) -> None:
+    slurm = Recorder(with_foreign(facts))
+    assert slurm.jobs("cn1") == {"4.lab", *(["9.lab"] if there else [])}
+    assert not [command for command in slurm.asked if "--json" in command]
 
 
-@pytest.mark.parametrize("state", ["PENDING", "COMPLETED"])
-def test_job_out_of_form_that_waits_or_is_over_has_no_node(state: str) -> None:
-    assert Recorder(with_foreign({"restart_cnt": [], "job_state": state})).jobs("cn1") == {"4.lab"}
+def test_node_that_slurm_spells_otherwise_is_asked_for_by_its_name() -> None:
+    class Spells(Recorder):
+        def _run(self, *command: str, subject: str = "") -> bytes:
+            if command[0] == "sinfo":
+                return recorded("sinfo-nodes.json")
+            if "cn1.example.org" in command:
+                raise Refused("squeue", "status 1: Invalid node name cn1.example.org")  # recorded
+            return super()._run(*command, subject=subject)
+
+    assert Spells(recorded("squeue-running.json")).jobs("cn1.example.org") == {"4.lab"}
 
 
 def test_own_cluster_that_cannot_be_read_is_the_sites_fault() -> None:
@@ -242,9 +263,11 @@ class Recorder(adapter.Slurm):
     def __init__(self, data: bytes) -> None:
         super().__init__(pathlib.Path("/nowhere"))
         self.data, self.orders = data, list[tuple[str, ...]]()
+        self.asked: list[tuple[str, ...]] = []
 
     def _run(self, *command: str, subject: str = "") -> bytes:
         if command[0] == "squeue" or command[1] == "-d":
+            self.asked.append(command)
             found = slurm_stand_in.answer(self.data, command)
             if found is None:
                 raise UnknownJob(f"job {subject}", "Slurm's controller does not know it")
