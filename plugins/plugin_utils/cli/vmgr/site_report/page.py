@@ -90,6 +90,18 @@ def _moment(seconds: float, form: str = "%a %d %b %H:%M") -> str:
         return "-"
 
 
+def format_joules(joules: float) -> str:
+    """Return an energy with three digits, as people read it: 420 J, 5.4 kJ, 1.25 MJ.
+
+    Args:
+        joules: not negative.
+    """
+    for unit, factor in (("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3)):
+        if joules >= factor:
+            return f"{joules / factor:.3g} {unit}"
+    return f"{joules:.3g} J"
+
+
 def _names(names: t.Sequence[str]) -> str:
     """Names of a job's nodes in a line, the first of many."""
     return fold(names) if len(names) <= MANY_NAMES else f"{fold(names[:MANY_NAMES])} and {len(names) - MANY_NAMES} more"
@@ -181,7 +193,10 @@ def _recent(job: RecentJob) -> dict[str, t.Any]:
         _names(job.images),
         f"on {_names(job.nodes)}" if job.nodes else "",
         f"{job.cpu_share * 100:.0f} % of its vCPUs worked" if job.cpu_share is not None else "",
-        f"{job.energy_j / 1000:.3g} kJ" if job.energy_j is not None else "",
+        f"{job.wait_share * 100:.0f} % of their time they waited" if job.wait_share is not None else "",
+        f"{format_joules(job.energy_j)}{', estimated' if job.energy_estimated else ''}"
+        if job.energy_j is not None
+        else "",
         f"start {job.start} of it" if job.start > 1 else "",
     ]
     return {
