@@ -62,7 +62,7 @@ def record(number: int, ended: float, dice: random.Random, **changes: t.Any) -> 
         }
         for rank, node in enumerate(nodes)
     ]  # fmt: skip
-    spans = {
+    spans: dict[str, tuple[float, float]] = {
         "prologue": (began, start), "plan": (began + 0.3, 0.02),
         **{f"present.{node}": (began + 0.5, boot + 0.3) for node in nodes},
         **{f"absent.{node}": (ended - 0.9, 0.5) for node in nodes}, "epilogue": (ended - 1.0, 1.0),
@@ -93,7 +93,7 @@ def end_at_once(found: dict[str, t.Any]) -> None:
 def records(count: int, names: t.Sequence[str] = ()) -> list[dict[str, t.Any]]:
     """Return the records of a week: so many starts, the last ones with these names."""
     dice = random.Random(28)
-    ways = [
+    ways: list[dict[str, t.Any]] = [
         {}, failed("user", "refuse"), failed("image", "refuse"), failed("node", "requeue", "cn07"),
         failed("site", "requeue"), failed("site", "hold"), {"lost": {"guest": "vcn03-1", "node": "cn03"}},
     ]  # fmt: skip
@@ -111,9 +111,11 @@ def records(count: int, names: t.Sequence[str] = ()) -> list[dict[str, t.Any]]:
 
 def jobs(names: t.Sequence[str] = ()) -> tuple[BatchJob, ...]:
     """Return jobs of the batch server: some that run, some that wait, and one that is none of vTorque's."""
-    empty = {"owner_host": "fe", "egroup": "users", "queue": "batch", "jobtype": "", "init_work_dir": "/home",
-             "session_id": 0, "substate": 42, "interactive": False, "variables": {}, "submit_args": "",
-             "resource_list": {}, "account": ""}  # fmt: skip
+    empty: dict[str, t.Any] = {
+        "owner_host": "fe", "egroup": "users", "queue": "batch", "jobtype": "", "init_work_dir": "/home",
+        "session_id": 0, "substate": 42, "interactive": False, "variables": {}, "submit_args": "",
+        "resource_list": {}, "account": "",
+    }  # fmt: skip
     chosen = names or ("cfd-mesh", "train-43", "md_equil", "relax", "assemble", "blast.sh")
     found = []
     for number, name in enumerate(chosen):
@@ -159,7 +161,7 @@ def sources(count: int = 900, names: t.Sequence[str] = (), **changes: t.Any) -> 
         changes: to the sources.
     """
     found = [read(json.loads(json.dumps(one))) for one in records(count, names)]
-    usual = {
+    usual: dict[str, t.Any] = {
         "now": NOW, "host": "fe", "records": found[::-1], "unread": 0, "jobs": jobs(names),
         "nodes": nodes(40 if names else 16, names), "fault": "", "names_public": True,
     }  # fmt: skip

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import devices, disks, guests, nodes, profiles, slurm
-from .figures import DISKS, JOB, PROFILES, SLURM, Figure, flat, keep, of_guests, of_nodes
+from . import devices, disks, guests, nodes, page, profiles, slurm
+from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -37,7 +37,7 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "nodes", "cache", "boot", "slurm", "devices")
+PARTS = ("job", "guests", "nodes", "cache", "boot", "slurm", "page", "devices")
 APART = ("devices",)
 """Asked for by name alone: it takes as long as all others."""
 
@@ -51,6 +51,7 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
         "devices": f"{devices.ROUNDS} rounds over disks and cards of each setting, in one guest by KVM",
+        "page": f"{page.RUNS} pages of a site with {page.RECORDS} records",
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
     for part in parts:
@@ -145,6 +146,13 @@ def run_disks(console: Console, guest: Guest, out: pathlib.Path) -> None:
     keep(out, flat(DISKS, runs, guest.prefix))
 
 
+def run_page(console: Console, out: pathlib.Path) -> None:
+    """The page of a site."""
+    runs = with_progress(console, page.measure)
+    console.print(table(f"the page of {page.RECORDS} jobs", PAGE, runs, targets=True), highlight=False)
+    keep(out, flat(PAGE, runs))
+
+
 def run_boot(console: Console, out: pathlib.Path) -> None:
     """The fast profile beside the stock one."""
     with Site(POOL) as site:
@@ -212,6 +220,8 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         run_disks(console, guest, out)
     if "boot" in parts:
         run_boot(console, out)
+    if "page" in parts:
+        run_page(console, out)
     if "nodes" in parts:
         run_nodes(console, out)
     if "devices" in parts:

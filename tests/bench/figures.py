@@ -71,6 +71,14 @@ DISKS = (
 """A start from a warm cache costs what an overlay costs."""
 
 
+PAGE = (
+    Figure("site_report_s", "the page, from the program's start to its end", 2.0),
+    Figure("site_report_cpu_s", "the same, processor time", None),
+    Figure("site_report_mib", "its size", 2.0),
+)
+"""The page of a site with 10,000 records (`vmgr site report`)."""
+
+
 PROFILES = (
     Figure("debian_fast_s", "the fast profile, until ready", None),
     Figure("debian_stock_s", "Debian as it is by itself, until ready", None),

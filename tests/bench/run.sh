@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run.sh: say what is measured and how long it takes, make what is missing, measure.
-# GUEST=tiny (default) or debian chooses the image; PART=job, guests, nodes, cache, boot or slurm a part of it (default all;
+# GUEST=tiny (default) or debian chooses the image; PART=job, guests, nodes, cache, boot, slurm or page a part of it (default all;
 # BATCH=slurm: slurm). PART=devices is of no other.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -16,7 +16,7 @@ PART=${PART:-all}
 [ "${BATCH:-}:$PART" != slurm:all ] || PART=slurm
 case $GUEST:$PART in
     tiny:all) takes="about 22 minutes" ;;
-    *:cache) takes="half a minute" ;;
+    *:cache | *:page) takes="half a minute" ;;
     tiny:devices) takes="about 8 minutes" ;;
     *:boot) takes="about 8 minutes" ;;
     tiny:nodes | debian:nodes) takes="about 5 minutes" ;;
@@ -26,8 +26,8 @@ case $GUEST:$PART in
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 case $PART in
-    all | job | guests | nodes | cache | boot | slurm | devices) ;;
-    *) echo "bench: PART=$PART: job, guests, nodes, cache, boot, slurm, devices or all" >&2; exit 2 ;;
+    all | job | guests | nodes | cache | boot | slurm | page | devices) ;;
+    *) echo "bench: PART=$PART: job, guests, nodes, cache, boot, slurm, page, devices or all" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
@@ -40,6 +40,7 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
              vsbatch and sbatch, Prolog and Epilog of a job without a guest, the Epilog
   cache      disks of guests on a copy of their image and on the pool's own file, in turn
   boot       in turn a Debian guest of the fast profile and one as Debian makes it, until ready; where the seconds go
+  page       the page of a site with 10,000 records
   nodes      jobs over up to 32 nodes, whose guests boot nothing
   devices    (by its name alone) in one guest by KVM disks and cards of each setting in turn, in a machine of the lab
   makes      build/bench.json (figures), build/bench*timeline.svg (the phases of one job); log $STEP_LOG
@@ -59,7 +60,7 @@ esac
 case $PART in
     all | boot) step "Debian as it is by itself (its stock profile)" lab/debian_image.sh build/pool stock ;;
 esac
-if [ "$GUEST" = tiny ] && [ "$PART" != boot ] || [ "$PART" = devices ]; then
+if [ "$GUEST" = tiny ] && [ "$PART" != boot ] && [ "$PART" != page ] || [ "$PART" = devices ]; then
     step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
 fi
 exec build/runtime/bin/python -m tests.bench --guest "$GUEST" --part "$PART"

@@ -126,7 +126,7 @@ def format_energy(record: JobRecord) -> str:
     Args:
         record: of the start.
     """
-    found = _energies(record)
+    found = energies_of(record)
     if not found:
         return ""
     how = "measured" if all(how == "measured" for _joules, how in found) else "estimated by processor time"
@@ -135,22 +135,19 @@ def format_energy(record: JobRecord) -> str:
     return f"energy: {format_joules(sum(joules for joules, _how in found))}, {how}{of}"
 
 
-def energy_of(record: JobRecord) -> float | None:
-    """Return the joules of all nodes of a job that can measure them; None: none of them can.
+def energies_of(record: JobRecord) -> list[tuple[float, str]]:
+    """Return the joules of each node that can measure them, and how it did: `measured` or `estimated`.
 
     Args:
         record: of the start.
     """
-    found = _energies(record)
-    return sum(joules for joules, _how in found) if found else None
-
-
-def _energies(record: JobRecord) -> list[tuple[float, object]]:
-    """Joules of each node that knows them, and how it does."""
-    told = record.raw.get("energy")
-    found = [one for one in told.values() if isinstance(one, dict)] if isinstance(told, dict) else []
-    good = [(one.get("joules"), one.get("how")) for one in found]
-    return [(joules, how) for joules, how in good if isinstance(joules, (int, float)) and 0 <= joules < MOST_J]
+    nodes = record.raw.get("energy")
+    found = []
+    for one in nodes.values() if isinstance(nodes, dict) else ():
+        joules = one.get("joules") if isinstance(one, dict) else None
+        if isinstance(joules, (int, float)) and not isinstance(joules, bool) and 0 <= joules < MOST_J:
+            found.append((float(joules), str(one.get("how"))))
+    return found
 
 
 def format_joules(joules: float) -> str:

@@ -17,10 +17,10 @@ import typing as t
 from .....module_utils.job.batch.api import NOTE_PREFIX, BatchJob, BatchNode
 from .....module_utils.job.batch.liveness import RUNNING
 from .....module_utils.job.records.job_record import JobRecord
-from .....module_utils.job.records.timeline_svg import guest_bars
 from .....module_utils.job.request.request import PREFIX
 from .....module_utils.text import printable
-from ..job_usage import energy_of, uses_of
+from ..job_usage import energies_of, uses_of
+from .job_parts import Piece, pieces_of
 
 DAYS = 7
 """Of the page: today, and those before it."""
@@ -68,18 +68,6 @@ class Sources:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a job's time.
-
-    Attributes:
-        kind: `prepare`, a phase of the slowest guest, `finish`, `run` or `end`.
-    """
-
-    kind: str
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class RunningJob:
     """A job that has nodes now; moments in seconds since the epoch, None: not known."""
 
@@ -100,7 +88,9 @@ class RecentJob:
         moment: when it ended, or began where that is not known.
         pieces: where its time went; (): its record does not say.
         cpu_share: of its vCPUs, from 0 to 1; None: not known.
-        energy_j: of its nodes together (`job_usage.energy_of`); None: its record has none.
+        wait_share: of the time of its vCPUs, in which they waited for a processor; None: not known.
+        energy_j: of all nodes that can measure it; None: none of them can.
+        energy_estimated: is a part of that estimated?
     """
 
     job_id: str
@@ -115,7 +105,9 @@ class RecentJob:
     images: tuple[str, ...]
     pieces: tuple[Piece, ...]
     cpu_share: float | None
+    wait_share: float | None
     energy_j: float | None
+    energy_estimated: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -373,7 +365,8 @@ def _seconds(record: JobRecord, phase: str) -> float | None:
 
 
 def _recent(moment: float, outcome: str, record: JobRecord, names: bool) -> RecentJob:
-    used = [use.share for use in uses_of(record) if use.kind == "vcpus"]
+    uses = uses_of(record)
+    energy = energies_of(record)
     return RecentJob(
         job_id=record.job_id,
         start=record.start,
@@ -386,45 +379,15 @@ def _recent(moment: float, outcome: str, record: JobRecord, names: bool) -> Rece
         guests=len(record.guests),
         images=_images_of(record),
         pieces=pieces_of(record),
-        cpu_share=sum(used) / len(used) if used else None,
-        energy_j=energy_of(record),
+        cpu_share=_mean([use.share for use in uses if use.kind == "vcpus"]),
+        wait_share=_mean([use.share for use in uses if use.kind == "waits"]),
+        energy_j=sum(joules for joules, _how in energy) if energy else None,
+        energy_estimated=any(how != "measured" for _joules, how in energy),
     )
 
 
-def pieces_of(record: JobRecord) -> tuple[Piece, ...]:
-    """Return where the time of a job went, one part behind the other.
-
-    Args:
-        record: of the start; one without a prologue gives none.
-    """
-    phases = record.phases
-    if "prologue" not in phases:
-        return ()
-    begin, start_s = phases["prologue"]
-    pieces = _start_pieces(record, begin, begin + start_s)
-    if "epilogue" in phases:
-        end, end_s = phases["epilogue"]
-        pieces += [Piece("run", max(0.0, end - begin - start_s)), Piece("end", end_s)]
-    return tuple(piece for piece in pieces if piece.seconds > 0)
-
-
-def _start_pieces(record: JobRecord, begin: float, end: float) -> list[Piece]:
-    """What the start waited for: the phases of the guest whose node answered last."""
-    phases = record.phases
-    answers = [
-        (sum(phases[f"present.{guest.node}"]), guest) for guest in record.guests if f"present.{guest.node}" in phases
-    ]
-    if not answers:
-        return [Piece("prepare", end - begin)]
-    answered, guest = max(answers, key=lambda one: one[0])
-    answered = min(max(answered, begin), end)
-    bars = [bar for bar in guest_bars(guest.seconds, answered) if bar.begin_s >= begin]
-    first = bars[0].begin_s if bars else answered
-    return [
-        Piece("prepare", first - begin),
-        *(Piece(bar.kind, bar.seconds) for bar in bars),
-        Piece("finish", end - answered),
-    ]
+def _mean(shares: t.Sequence[float]) -> float | None:
+    return sum(shares) / len(shares) if shares else None
 
 
 def _cut(text: str) -> str:

@@ -182,7 +182,10 @@ def _recent(job: RecentJob) -> dict[str, t.Any]:
         _names(job.images),
         f"on {_names(job.nodes)}" if job.nodes else "",
         f"{job.cpu_share * 100:.0f} % of its vCPUs worked" if job.cpu_share is not None else "",
-        format_joules(job.energy_j) if job.energy_j is not None else "",
+        f"{job.wait_share * 100:.0f} % of their time they waited" if job.wait_share is not None else "",
+        f"{format_joules(job.energy_j)}{', estimated' if job.energy_estimated else ''}"
+        if job.energy_j is not None
+        else "",
         f"start {job.start} of it" if job.start > 1 else "",
     ]
     return {

@@ -11,8 +11,6 @@ import random
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.samples import series_file
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.site_report import facts
 from ansible_collections.mikelangelo.vtorque.tests import made_up_week
 from ansible_collections.mikelangelo.vtorque.tests.made_up_week import NOW
@@ -189,19 +187,19 @@ def test_collect_keeps_what_is_the_owners_alone_out() -> None:
 
 
 def test_collect_reports_figures_only_where_the_record_has_them() -> None:
-    energy = series_file.energy_of(
-        series.NodeSeries(node, 0.0, 30.0, joules, series.MEASURED, ())
-        for node, joules in (("cn1", 5000.0), ("cn2", 400))
-    )
-    bare, rich = week_of({"guests": []}, {"energy": energy}).listed[::-1]
-    both = {bare.job_id: bare, rich.job_id: rich}
-    assert (both["1.head"].cpu_share, both["1.head"].energy_j) == (None, None)
-    assert both["2.head"].energy_j == 5400.0
-    assert 0 < (both["2.head"].cpu_share or 0) <= 1
+    energy = {"cn1": {"joules": 5000.0, "how": "measured"}, "cn2": {"joules": 400, "how": "estimated"}, "cn3": {}}
+    found = {job.job_id: job for job in week_of({"guests": []}, {"energy": energy}, {"energy": "5 kJ"}).listed}
+    bare, rich, odd = (found[f"{number}.head"] for number in (1, 2, 3))
+    assert (bare.cpu_share, bare.wait_share, bare.energy_j, bare.energy_estimated) == (None, None, None, False)
+    assert (rich.energy_j, rich.energy_estimated) == (5400.0, True)
+    assert 0 < (rich.cpu_share or 0) <= 1
+    assert odd.energy_j is None
 
 
 @pytest.mark.parametrize("value", [None, 7, "text", [1], {"a": [2]}, True, -1.5, "x" * 10_000])
-@pytest.mark.parametrize("key", [*sorted(made_up_week.record(1, NOW, random.Random(1))), "verdict", "lost", "refusal"])
+@pytest.mark.parametrize(
+    "key", [*sorted(made_up_week.record(1, NOW, random.Random(1))), "verdict", "lost", "refusal", "energy"]
+)
 def test_collect_of_a_record_of_another_form_fails_nowhere(key: str, value: object) -> None:
     if key in ("job_id", "start"):  # the name of its directory has these
         return

@@ -146,6 +146,20 @@ def test_page_lists_names_of_nodes_that_cannot_be_folded() -> None:
     assert page.fold(["a[1", "b]2,"]) == "a[1, b]2,"
 
 
+@pytest.mark.parametrize(
+    ("joules", "text"), [(0.0, "0 J"), (420.0, "420 J"), (5400.0, "5.4 kJ"), (1.25e6, "1.25 MJ"), (2e9, "2 GJ")]
+)
+def test_energy_has_three_digits(joules: float, text: str) -> None:
+    assert page.format_joules(joules) == text
+
+
+def test_page_reports_energy_where_a_record_has_it() -> None:
+    energy = {"cn1": {"joules": 5400.0, "how": "estimated"}}
+    record = made_up_week.read(made_up_week.records(1)[0] | {"energy": energy})
+    assert "5.4 kJ, estimated" in drawn(records=[record])
+    assert "estimated" not in drawn(1)
+
+
 @pytest.mark.parametrize("run_s", [0.001, 1.0, 20.0, 1e6])
 def test_timeline_fills_its_width_and_shortens_a_long_run(run_s: float) -> None:
     pieces = [facts.Piece("prepare", 1.0), facts.Piece("disk", 0.001), facts.Piece("ready", 9.0)]
