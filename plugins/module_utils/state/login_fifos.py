@@ -84,7 +84,7 @@ def kill(lock_file: pathlib.Path) -> bool:
     return bool(handles)
 
 
-def send(directory: pathlib.Path, number: int) -> bool:
+def send(directory: pathlib.Path, number: int) -> tuple[int, ...]:
     """Stop the connection of a start, or let it go on: while its guest stands still it must not give that up.
 
     Args:
@@ -92,21 +92,21 @@ def send(directory: pathlib.Path, number: int) -> bool:
         number: SIGSTOP or SIGCONT.
 
     Returns:
-        Was there one?
+        Its processes; () where there is none.
     """
     place = directory / SAID
     try:
         facts = place.lstat()
     except OSError:
-        return False
+        return ()
     if not stat.S_ISFIFO(facts.st_mode):
-        return False
-    place, found = place.resolve(), False
+        return ()
+    place, found = place.resolve(), []
     for pid in _holders(place, facts):
         if (handle := _signal(pid, place, facts, number)) is not None:
             handle.close()
-            found = True
-    return found
+            found.append(pid)
+    return tuple(found)
 
 
 def _holders(place: pathlib.Path, facts: os.stat_result) -> list[int]:

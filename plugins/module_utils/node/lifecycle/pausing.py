@@ -29,6 +29,7 @@ from ...wire.messages import NodePart
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..guest import clock
+from ..network.unsent import unacknowledged_bytes
 from ..removal import run_files
 from ..state import pause_order
 from ..state.settings import NodeSettings
@@ -38,6 +39,8 @@ AGAIN_S = 5.0
 """Until an order that could not be followed is tried again."""
 CLOCK_S = 30.0
 """For guests that go on to have their clocks set."""
+TAKEN_S = 1.0
+"""For a guest that is to stand still to take what its connections have written."""
 QUIET_S = 1.0
 """Between two rings that are heard: whoever rings is the job's user."""
 
@@ -155,7 +158,10 @@ class Pausing:
         if ordered:  # before its guest is silent
             self._saving.stay_again()
             with self._connections:
-                self._signal_connections(signal.SIGSTOP)
+                stopped = self._signal_connections(signal.SIGSTOP)
+            until = Deadline.after(TAKEN_S)  # what a guest that stands still does not take, ends its connection
+            while unacknowledged_bytes(stopped) and not until.passed:
+                time.sleep(TAKEN_S / 50)
         done = [name for name in due if self._turn(domains, name, ordered=ordered)]
         self._again_at = 0.0 if len(done) == len(due) else time.monotonic() + AGAIN_S
         if ordered and done:
@@ -179,12 +185,16 @@ class Pausing:
             if not pause_order.is_ordered(self._settings, self._key):
                 self._signal_connections(signal.SIGCONT)
 
-    def _signal_connections(self, number: int) -> None:
-        """Stop the ssh of the job's shell or let it go on, the prologue's or its own: a silent guest is given up."""
-        login_fifos.send(self._directory, number)
+    def _signal_connections(self, number: int) -> tuple[int, ...]:
+        """Stop the ssh of the job's shell or let it go on, the prologue's or its own: a silent guest is given up.
+
+        Returns:
+            Their processes.
+        """
+        found = list(login_fifos.send(self._directory, number))
         shell = run_files.living_shell(self._settings, self._key)
         if shell is None:
-            return
+            return tuple(found)
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             pid = int(path.name)
             with contextlib.suppress(OSError):  # it has ended
@@ -194,6 +204,8 @@ class Pausing:
                 if held is not None:
                     with held:
                         held.send(number)
+                    found.append(pid)
+        return tuple(found)
 
     def _turn(self, domains: Domains, name: str, *, ordered: bool) -> bool:
         # its word may be heard before the call returns

@@ -59,6 +59,26 @@ def test_order_is_followed_and_taken_back_without_a_loss(running: Node) -> None:
     assert "vcn1-1 is lost" not in running.log.read_text()
 
 
+def test_guest_takes_what_its_connection_has_written_before_it_stands_still(node: Node) -> None:
+    """What is not acknowledged for a quarter of an hour ends the connection, and the job with it."""
+    node.open_log()
+    waits, asked = node.run_directory / "waits", node.run_directory / "asked"
+    waits.touch()
+    node.patch.setattr(pausing, "TAKEN_S", 60.0)
+    node.patch.setattr(pausing, "unacknowledged_bytes", lambda _pids: asked.touch() or int(waits.exists()))
+    node.patch.setattr(monitor, "FIRST_PAUSE_S", 0.05)
+    (node.run_directory / "ready.json").write_text("{}")
+    client.present(node.part(), node.settings, node.soon())
+    node.wait_for_words("watches the guests")
+    pause_order.order_pause(node.settings, KEY)
+    node.wait_for_file(asked)
+    assert states(node) == {"vcn1-1": "running"}
+    waits.unlink()
+    node.wait_for_words("paused, as the job is suspended")
+    assert states(node) == {"vcn1-1": "paused"}
+    node.absent()
+
+
 def test_libvirt_that_was_away_is_asked_when_it_is_back(running: Node) -> None:
     running.hypervisor.dead = True
     running.wait_for_words("libvirt was lost")
