@@ -93,3 +93,19 @@ def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Si
     )
     site.write("/home/alice/go", "")
     assert site.end(job_id).exit_status == 0
+
+
+def test_qemu_that_hangs_delays_neither_samples_nor_its_own_end(measured: Site) -> None:
+    """libvirt waits for it in vain, with the worker's question about its disks."""
+    site = measured
+    job_id = site.submit(stdin="sleep 3600\n")
+    node = site.runs(job_id)
+    site.wait_for("figures", lambda: metrics_of(site, node))
+    site.root(node, "kill -STOP $(cat /run/libvirt/qemu/v*.pid)")
+    count = "cat /var/lib/vtorque/records/[0-9]*/samples.jsonl | wc -l"
+    before = int(site.root(node, count))
+    site.wait_for("samples", lambda: int(site.root(node, count)) > before + 3)
+    assert site.on("fe", *site.batch.cancel, job_id, user="alice").returncode == 0
+    site.end(job_id)
+    assert metrics_of(site, node) == ""
+    assert site.left() == []

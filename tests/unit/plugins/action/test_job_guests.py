@@ -169,14 +169,18 @@ def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
 
 USED = {
     "name": "vn1-3", "cpu_s": 1.5, "ram_peak_bytes": -1, "read_bytes": 1, "written_bytes": 2, "received_bytes": 3,
-    "sent_bytes": 4,
+    "sent_bytes": 4, "wait_s": 0.5,
+}  # fmt: skip
+MEASURED: dict[str, t.Any] = {
+    "node": "n1", "began": 1.8e9, "every_s": 30, "energy_j": 12.5, "energy_how": "measured",
+    "guests": [{"name": "vn1-3", "rank": 0, "tag": "t", "points": "0 1 - 1024 1 2 3 4;30 2 0.5 2048 1 2 3 4"}],
 }  # fmt: skip
 
 
 TOLD = {"name": "vn1-3", "end": "one\ntwo\n"}
 
 
-@pytest.mark.parametrize(("what", "facts"), [("used", USED), ("consoles", TOLD)])
+@pytest.mark.parametrize(("what", "facts"), [("used", USED), ("consoles", TOLD), ("series", MEASURED)])
 def test_guest_facts_of_a_node_are_stored_for_the_record(
     run_dir: pathlib.Path, what: str, facts: dict[str, t.Any]
 ) -> None:
@@ -184,6 +188,21 @@ def test_guest_facts_of_a_node_are_stored_for_the_record(
     assert json.loads((run_dir / f"{what}.n1.json").read_text()) == {what: [facts]}
     act(job_guests, run_dir, Node(good()), state="absent", timeout=60)  # asked again, it may know less
     assert json.loads((run_dir / f"{what}.n1.json").read_text()) == {what: [facts]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"guests": [{**MEASURED["guests"][0], "name": "vn2-3"}]},
+        {"guests": MEASURED["guests"] * 2},
+        {"began": -1},
+        {"energy_how": "guessed"},
+        {"guests": [{**MEASURED["guests"][0], "points": "0 1"}]},
+    ],
+)
+def test_series_of_another_form_is_refused(run_dir: pathlib.Path, change: dict[str, t.Any]) -> None:
+    assert act(job_guests, run_dir, Node(good(series=[{**MEASURED, **change}])), state="absent", timeout=60)["failed"]
+    assert not (run_dir / "series.n1.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import json
 import os
@@ -20,7 +21,6 @@ import time
 import typing as t
 
 from .....module_utils.errors import UserFault, VTorqueError
-from .....module_utils.frozen import frozen
 from .....module_utils.job.batch.api import BatchJob, UnknownJob
 from .....module_utils.job.batch.registry import open_batch
 from .....module_utils.job.config.parameters import Policy
@@ -69,7 +69,7 @@ examples:
 """
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """How a job stands.
 

@@ -15,9 +15,15 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import guest_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import process_figures
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.telemetry import energy, sampler, textfile
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.telemetry import (
+    energy,
+    sample_file,
+    sampler,
+    textfile,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
 
@@ -323,3 +329,33 @@ def test_samples_cost_less_than_a_thousandth_of_a_core(node: Node, tmp_path: pat
     used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert used_s / 50 < 0.030
     assert after.ru_maxrss - before.ru_maxrss < 2048
+
+
+def test_worker_samples_its_guests_until_the_start_is_over(node: Node, tmp_path: pathlib.Path) -> None:
+    """As a whole: the worker is there anyway, and its end takes the last sample and the file away."""
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    node.patch.setattr(process_figures, "read_pid", lambda _name: os.getpid())
+    node.settings = dataclasses.replace(node.settings, sample_s=3600, metrics="both", metrics_dir=metrics)
+    node.open_log()
+    client.present(node.part(2), node.settings, node.soon())
+    node.wait_for_file(metrics / f"vtorque_{KEY}.prom")
+    found = read_metrics((metrics / f"vtorque_{KEY}.prom").read_text())
+    assert len(found["vtorque_guest_memory_bytes"]) == 2
+    removed = node.absent()
+    assert "domain vcn1-1" in removed
+    assert sorted(path.name for path in metrics.iterdir()) == ["vtorque_node.prom"]
+    assert list(read_metrics((metrics / "vtorque_node.prom").read_text())["vtorque_guests"].values()) == [0]
+    one = sample_file.read_series(node.settings.record_dir("7.head", 1), "cn1")
+    assert one is not None
+    assert [len(series.read_points(guest.points)) for guest in one.guests] == [2, 2]
+
+
+def test_end_of_a_start_whose_worker_was_killed_takes_its_file_away(node: Node, tmp_path: pathlib.Path) -> None:
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    node.settings = dataclasses.replace(node.settings, metrics="textfile", metrics_dir=metrics)
+    node.present()
+    textfile.write(KEY, "figures\n", node.settings)
+    assert f"metrics of {KEY}" in node.absent()
+    assert [path.name for path in metrics.iterdir()] == ["vtorque_node.prom"]
