@@ -119,14 +119,17 @@ def check_vhost_net(settings: NodeSettings, device: pathlib.Path = VHOST_NET) ->
     return Finding("vhost-net", WARN, "no", problem, f"modprobe vhost_net; {INSTALL} loads it at each boot")
 
 
-def check_affinity(_settings: NodeSettings, proc: pathlib.Path = PROC) -> Finding:
+def check_affinity(_settings: NodeSettings, proc: pathlib.Path = PROC, uid: int = 0) -> Finding:
     """Check that no daemon moves threads of guests off the cores that they have for themselves.
 
     Args:
         proc: what the kernel tells of processes.
+        uid: whose these daemons are; anybody can give a process such a name, and it moves their own alone.
     """
     for file in proc.glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):  # it ended meanwhile
+            if file.stat().st_uid != uid:
+                continue
             if (name := file.read_text(encoding="utf-8", errors="replace").strip()) in MOVERS:
                 problem = (
                     f"{name} (process {file.parent.name}) moves threads and memory of guests with cores of their own"

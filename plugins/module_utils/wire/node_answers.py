@@ -11,7 +11,7 @@ from ..effects import leaves_nothing
 from ..frozen import frozen
 from . import pci
 from .form import number_field, part_field, text_field
-from .messages import ADDRESS, HOST_NAME, MAC, PUBLIC_KEY
+from .messages import ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, USER_NAME
 
 CELL = r"[0-9]{1,5}:[0-9,-]{1,8192}:[0-9]{1,9}"
 
@@ -110,3 +110,26 @@ class BareHost:
 
     address: str = text_field(ADDRESS)
     host_key: str = text_field(PUBLIC_KEY)
+
+
+@frozen
+class SavedStart:
+    """A start of a suspended job that has guests on a node's disk: the node's answer, and untrusted where it arrives.
+
+    Attributes:
+        job_id: of the job.
+        start: its number.
+        user: its owner, by name, or by number where the node has no name; "": the node does not know.
+        node: that has its guests.
+        since: when the first of them was saved, in seconds since the epoch by the node's clock.
+        guests: how many are saved.
+        bytes: that they take of the disk.
+    """
+
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    user: str = text_field(rf"({USER_NAME}|[0-9]{{1,10}})?")
+    node: str = text_field(HOST_NAME)
+    since: float = number_field(0, 10**11)
+    guests: int = number_field(0, 100_000)
+    bytes: int = number_field(0, _MOST)

@@ -13,6 +13,7 @@ import dataclasses
 import typing as t
 
 from ...module_utils.errors import UserFault
+from ...module_utils.job.admission import numa
 from ...module_utils.job.admission.host_devices import read_wishes
 from ...module_utils.job.admission.resolve import SITE_DEFAULT
 from ...module_utils.job.admission.submission import Submission
@@ -30,8 +31,6 @@ from ...module_utils.wire.pci import PciClass, classes_on
 
 __all__ = ["STATE_DIR", "GuestPreview", "Preview", "preview"]
 _NO_KEY = KeyPair("", "")
-ALSO_PLACED_BY = ("numa", "hugepages")
-"""Keys of the same name in `GuestSpec`, where this version has them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
         return ()
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
     vcpus = resolved.figure("vcpus")
-    more: dict[str, t.Any] = {key: resolved.word(key) for key in ALSO_PLACED_BY if resolved.values.get(key) is not None}
+    cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
     return tuple(
         GuestSpec(
             rank=index,
@@ -169,7 +168,8 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
             authorized_key="",
             vcpu_cores=pinning.cores_of(index, vcpus) if pinning else wanted,
             other_cores=pinning.other_cores if pinning else "",
-            **more,
+            numa=cells,
+            hugepages=pages,
         )
         for index in range(resolved.figure("vms_per_node"))
     )
@@ -177,9 +177,10 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
 
 def _memory(submission: Submission, node: NodeTopology, cells: t.Collection[int]) -> str:
     """How much memory a guest has, and in what pages; of huge ones also how many its cells have set apart."""
-    pages = submission.resolved.values.get("hugepages")
-    ram = format_mib(submission.resolved.figure("ram"))
-    if pages in (None, "none"):
+    resolved = submission.resolved
+    pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)[1]
+    ram = format_mib(resolved.figure("ram"))
+    if pages == "none":
         return f"{ram} in ordinary pages"
     pools = [
         f"{one.total} of {format_mib(one.kib // 1024)} in cell {cell.number}"

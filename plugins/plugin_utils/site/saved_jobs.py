@@ -11,13 +11,14 @@ import subprocess
 import typing as t
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
+from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
 from ...module_utils.text import printable
-from ...module_utils.wire.form import to_dict
+from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import SavedRequest
-from ..bridge.examine import PROGRAM, WAY_IN, call
+from ...module_utils.wire.node_answers import SavedStart
+from ..bridge.examine import AT_ONCE, INSTALL, PROGRAM, WAY_IN, call
 
-AT_ONCE = 32
 Answer = dict[str, t.Any]
 
 
@@ -57,9 +58,26 @@ def _read(node: str, done: subprocess.CompletedProcess[bytes]) -> Answer:
     try:
         answer = json.loads(done.stdout)
         if isinstance(answer, dict) and answer.get("ok") is True:
-            return answer
+            return _checked(node, answer)
         fault: VTorqueError = error_from_dict(answer["error"])
+    except FormError as error:
+        fault = SiteFault(node, f"its answer is of another form: {printable(str(error))}", INSTALL)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         hint = WAY_IN if done.returncode == 255 else ""
         fault = SiteFault(node, printable(last_words(done.stderr, done.returncode)), hint)
     raise fault
+
+
+def _checked(node: str, answer: Answer) -> Answer:
+    """What is used of an answer: a node speaks of itself, and its text is for a terminal of root's.
+
+    Raises:
+        FormError: it is of another form.
+    """
+    saved, removed = answer.get("saved", []), answer.get("removed", [])
+    if not isinstance(saved, list) or not isinstance(removed, list):
+        raise FormError(node, "no list of what is saved, or was removed")
+    starts = [from_dict(SavedStart, one) for one in saved]
+    if others := sorted({one.node for one in starts if not same_host(one.node, node)}):
+        raise FormError(node, f"speaks of {others[0]}")
+    return {"ok": True, "saved": list(map(to_dict, starts)), "removed": [printable(str(one)) for one in removed]}

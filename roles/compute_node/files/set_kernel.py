@@ -29,6 +29,10 @@ MODULES = "etc/modules-load.d/vtorque.conf"
 SYSCTL = "etc/sysctl.d/90-vtorque.conf"
 PAGES = "etc/tmpfiles.d/vtorque-hugepages.conf"
 FORMER = "var/lib/vtorque/kernel.json"
+RAISED = "var/lib/vtorque/hugepages"
+"""By how much jobs that run have raised pools, which they lower again (plugins/module_utils/node/placement)."""
+BOOT = "proc/sys/kernel/random/boot_id"
+POOL = re.compile(r"(?:/node([0-9]+)/hugepages|mm/hugepages)/hugepages-([0-9]+)kB/nr_hugepages")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 SIZE = re.compile(r"([1-9][0-9]{0,6})([KMG])")
 KIB = {"K": 1, "M": 1024, "G": 1024 * 1024}
@@ -116,17 +120,37 @@ class Kernel:
         except OSError as error:
             self.faults.append(f"/{path}: {error.strerror}")
             return
-        if now.split() == value.split():
+        raised = self._raised(path)
+        full = add(value, raised)
+        if now.split() == full.split():
             return
         if path not in self.former:
-            self.former[path] = now.strip()
+            self.former[path] = add(now.strip(), -raised)
             self._write_former()
         # what comes short at each run is a change at the first one alone
-        if self._write(path, value) != now.split():
-            self.changed.append(f"/{path} = {value}")
+        if self._write(path, full) != now.split():
+            self.changed.append(f"/{path} = {full}")
+
+    def _raised(self, path: str) -> int:
+        """How many pages of a pool are those of jobs that run."""
+        pool = POOL.search(path)
+        if not pool or not (self.root / RAISED).is_dir():
+            return 0
+        cell, kib = pool[1] and int(pool[1]), int(pool[2])
+        count = 0
+        for file in (self.root / RAISED).glob("[!.]*"):
+            try:
+                content = json.loads(file.read_text(encoding="utf-8"))
+                if content["boot"] == (self.root / BOOT).read_text(encoding="ascii").strip():
+                    count += sum(
+                        more for where, size, more in content["raised"] if size == kib and cell in (None, where)
+                    )
+            except (OSError, ValueError, KeyError, TypeError):  # it ends at this moment, or is none
+                continue
+        return count
 
     def _put_back(self, path: str) -> None:
-        value = self.former.pop(path)
+        value = add(self.former.pop(path), self._raised(path))
         self.changed.append(f"/{path} = {value}")
         if (self.root / path).exists():
             self._write(path, value)
@@ -195,6 +219,11 @@ class Kernel:
             return
         why = done.stderr.strip()[-200:] if done else "modprobe gave no answer"
         self.faults.append(f"module {module} was not loaded: {why}")
+
+
+def add(figure: str, more: int) -> str:
+    """Return the text of a figure that is larger by so many."""
+    return str(max(0, int(figure) + more)) if more and figure.strip().isdecimal() else figure
 
 
 def write(path: pathlib.Path, text: str, mode: int) -> None:

@@ -155,6 +155,34 @@ def test_pages_that_come_short_are_named_and_given_back(root: pathlib.Path) -> N
     assert (again["changed"], again["faults"]) == ([], found["faults"])
 
 
+@pytest.mark.parametrize(
+    ("pool", "own"), [(POOL, {}), (POOL.replace("kernel/mm", "devices/system/node/node1"), {"cell": 1})]
+)
+def test_pages_of_jobs_that_run_are_theirs_to_give_back(root: pathlib.Path, pool: str, own: dict[str, int]) -> None:
+    """A job lowers the pool by what it has raised: were it lowered here before, the site would lose as many."""
+    raised = {"boot": "now", "due": [], "raised": [[1, 2048, 30], [1, 1048576, 1]]}
+    place = root / "var/lib/vtorque/hugepages"
+    place.mkdir()
+    (place / "7.head.1").write_text(json.dumps(raised))
+    (place / "6.head.1").write_text(json.dumps({**raised, "boot": "earlier"}))
+    (place / ".8.head.1.77").write_text(json.dumps(raised))
+    (place / "9.head.1").write_text("half")
+    (root / "proc/sys/kernel/random").mkdir(parents=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text("now\n")
+    (root / pool).parent.mkdir(parents=True, exist_ok=True)
+    (root / pool).write_text("33\n")
+    wanted = {"hugepages": [{"size": "2M", "count": 64, **own}]}
+    assert run(root, wanted)["faults"] == []
+    assert (root / pool).read_text().strip() == "94"
+    assert run(root, wanted) == {"changed": [], "faults": []}
+    assert f"w /{pool} - - - - 64" in (root / "etc/tmpfiles.d/vtorque-hugepages.conf").read_text()
+    (place / "7.head.1").unlink()
+    (root / pool).write_text("64\n")  # as the job's end leaves it
+    assert run(root, wanted) == {"changed": [], "faults": []}
+    run(root, None)
+    assert (root / pool).read_text().strip() == "3"
+
+
 def test_module_that_is_refused_is_a_fault_and_no_change(root: pathlib.Path) -> None:
     program = root / "bin/modprobe"
     program.write_text(

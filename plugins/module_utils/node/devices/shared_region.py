@@ -25,6 +25,7 @@ from ...wire.messages import GuestSpec
 from ..state import qemu_user
 from ..state.settings import NodeSettings
 from ..state.start_lock import held
+from ..system import memory
 from . import leases
 from .api import HostDevice, Taking
 
@@ -46,7 +47,7 @@ def is_wanted(spec: GuestSpec) -> bool:
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     """See `api.DeviceKind.take`: one lease, whatever the number of guests."""
     settings = taking.settings
-    size_mib = max(spec.shared_mib for spec in taking.guests)
+    size_mib = memory.region_mib(taking.guests)
     if not settings.shares_regions:
         raise UserFault("unclot=true", f"{settings.node_name} gives guests no region (unclot_enabled)", "unclot=false")
     if problem := find_problem():

@@ -73,13 +73,14 @@ def read_promises(settings: NodeSettings, but: str, running: t.Collection[str]) 
 
 
 def _promise(directory: pathlib.Path) -> Promise:
+    guest_file = read_guest_file(directory)
+    region = guest_file.region_mib if guest_file else 0
     with contextlib.suppress(FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError, VTorqueError):
         content = files.read_json(directory / FILE)
         cells = {int(cell): int(mib) for cell, mib in content["memory"]}
         pages = {(int(cell), int(kib)): int(count) for cell, kib, count in content["pages"]}
-        return Promise(0, cells, pages, bool(content["taken"]))
-    guest_file = read_guest_file(directory)
-    return Promise(guest_file.ram_mib if guest_file else 0)
+        return Promise(region, cells, pages, bool(content["taken"]))
+    return Promise(region + (guest_file.ram_mib if guest_file else 0))
 
 
 def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) -> dict[int, str]:

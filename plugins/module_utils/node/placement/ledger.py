@@ -119,7 +119,7 @@ def check(
             why = f"{most - of_others if own else max(0, most)} MiB are free there for them" if own else huge
             raise _refusal(what, "; ".join(filter(None, (why, huge if own else ""))), of_others)
     most = memory.total_mib - memory.reserved_mib - sum(pools.values())
-    own, of_others = _ordinary(wanted), _ordinary(others)
+    own, of_others = sum_ordinary(wanted), sum_ordinary(others)
     if own + of_others > most:
         why = f"{max(0, most - of_others)} MiB are free, {sum(pools.values())} are in huge pages"
         raise _refusal(f"{own} MiB of ordinary memory", why, of_others)
@@ -152,7 +152,12 @@ def _refusal(what: str, why: str, others: int) -> VTorqueError:
     return UserFault(what, why, "ask for less, or see hugepages and numa in the user manual")
 
 
-def _ordinary(promises: t.Iterable[Promise]) -> int:
+def sum_ordinary(promises: t.Iterable[Promise]) -> int:
+    """Return how much ordinary memory was promised, in whatever cell: MiB.
+
+    Args:
+        promises: to guests.
+    """
     return sum(promise.ordinary_mib + sum(promise.cells.values()) for promise in promises)
 
 

@@ -29,6 +29,7 @@ class GuestFile:
         boot_id: the boot of the node in which it was made (`system.process_id.boot_id`); "": it does not say.
         kind: of `guest_kinds.KINDS`.
         ram_mib: its memory; 0: it does not say.
+        region_mib: of the region that it shares, on the first guest of its start on the node alone: there is one.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class GuestFile:
     boot_id: str = ""
     kind: str = SLG.name
     ram_mib: int = 0
+    region_mib: int = 0
 
 
 @leaves_nothing

@@ -65,6 +65,16 @@ def limit_mib(spec: GuestSpec, host_ram_mib: int, huge: bool = False) -> int:
     return (0 if huge else spec.ram_mib) + max(host_ram_mib, overhead_mib(spec)) + emulated
 
 
+@leaves_nothing
+def region_mib(specs: t.Iterable[GuestSpec]) -> int:
+    """Return the size of the region that the guests of a start share on a node, in MiB; 0: they have none.
+
+    Args:
+        specs: all of a job's on the node.
+    """
+    return max((spec.shared_mib for spec in specs), default=0)
+
+
 def reserved_memory(specs: t.Sequence[GuestSpec], host_ram_mib: int) -> tuple[int, str]:
     """How much of a node's memory guests may not have: the host's share, out of which qemu's is paid, or that.
 

@@ -178,7 +178,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
     key = job_key(part.job_id, part.start)
     given = slots.take(settings, key, len(part.guests), deadline, busy=busy)
     boot = process_id.boot_id()
-    guests = []
+    guests: list[Guest] = []
     for spec, slot in zip(part.guests, given, strict=True):
         guest_file = GuestFile(
             spec.rank,
@@ -192,6 +192,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             boot,
             kind_of(spec.distro).name,
             spec.ram_mib,
+            0 if guests else memory.region_mib(part.guests),
         )
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)

@@ -52,7 +52,7 @@ def shape_guests(
             promises = [promise_of(shape, spec.ram_mib) for (spec, _pins), shape in zip(pinned, shapes, strict=True)]
             # pages of a GiB lie together by chance alone, unless they were set apart at boot
             may_raise = settings.pages_raise and not (guests[0].spec.hugepages == AUTO and size > PAGE_MIB["2M"])
-            _take(promises, topology, key, settings, running, guests, may_raise=may_raise)
+            _take([*promises, *_region(guests)], topology, key, settings, running, guests, may_raise=may_raise)
         except VTorqueError as refusal:
             if size == sizes[-1] or refusal.fault not in ("user", "site"):
                 raise
@@ -135,10 +135,16 @@ def check_beside_pools(guests: t.Sequence[Guest], key: str, settings: NodeSettin
         return
     reserved = memory.reserved_memory([guest.spec for guest in guests], settings.host_ram_mib)[0]
     names = {facts.name for facts in domains.list(ours=False)}
-    wanted = [Promise(guest.spec.ram_mib) for guest in guests]
+    wanted = [*(Promise(guest.spec.ram_mib) for guest in guests), *_region(guests)]
     # what is about to be raised counts; which cell has it does not matter here
     node = Memory(memory.node_mib(), reserved, {}, {(0, 1024): Pool(pools_mib, 0)}, {})
     ledger.check(wanted, claims.read_promises(settings, key, names), node, {})
+
+
+def _region(guests: t.Sequence[Guest]) -> list[Promise]:
+    """What these share: ordinary memory, which is there once, of whatever pages and cells they are themselves."""
+    region = memory.region_mib([guest.spec for guest in guests])
+    return [Promise(region)] if region else []
 
 
 def _sizes(spec: GuestSpec) -> list[int]:

@@ -37,7 +37,7 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")
         _check_hypervisor(spec, settings, offered)
         _check_own_image(spec, settings)
-    region = max((spec.shared_mib for spec in part.guests), default=0)
+    region = memory.region_mib(part.guests)
     wanted = sum(spec.ram_mib for spec in part.guests) + region
     reserved_mib, reserved_for = memory.reserved_memory(part.guests, settings.host_ram_mib)
     have = memory.node_mib() - reserved_mib

@@ -20,17 +20,15 @@ FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "fixtures/topology/gn1.j
 @pytest.mark.parametrize(
     ("pages", "cells", "found"),
     [
-        (None, (0,), "4G in ordinary pages"),
         ("none", (0,), "4G in ordinary pages"),
         ("2M", (0, 1), "4G in huge pages (2M; set apart: 4096 of 2M in cell 0, 4096 of 2M in cell 1)"),
         ("auto", (1,), "4G in huge pages (auto; set apart: 4096 of 2M in cell 1)"),
         ("1G", (0,), "4G in huge pages (1G; set apart: none)"),
     ],
 )
-def test_memory_of_a_guest_says_which_pages_its_cells_have(
-    pages: str | None, cells: tuple[int, ...], found: str
-) -> None:
+def test_memory_of_a_guest_says_which_pages_its_cells_have(pages: str, cells: tuple[int, ...], found: str) -> None:
     node = node_topology.topology_from_dict(json.loads(FIXTURE.read_text(encoding="utf-8")))
-    resolved = types.SimpleNamespace(values={"hugepages": pages}, figure=lambda _key: 4096)
+    values = {"vcpu_pinning": True, "numa": "auto", "hugepages": pages}
+    resolved = types.SimpleNamespace(values=values, origins=dict.fromkeys(values, "-vm"), figure=lambda _key: 4096)
     submission = t.cast("t.Any", types.SimpleNamespace(resolved=resolved))
     assert preview._memory(submission, node, cells) == found

@@ -28,7 +28,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.gue
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import SavedRequest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import SavedStart
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import suspension
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import Configuration
 
@@ -251,6 +253,7 @@ def test_saved_guests_of_a_node_are_listed_by_job(on_disk: NodeSettings) -> None
     }  # fmt: skip
     assert row["bytes"] > 8192
     assert row["since"] > 1e9
+    assert form.to_dict(form.from_dict(SavedStart, row)) == row, "what the front end accepts"
 
 
 @pytest.mark.parametrize("state", ["S", "R", "E"])

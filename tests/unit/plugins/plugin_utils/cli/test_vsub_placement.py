@@ -75,6 +75,16 @@ def test_dry_run_without_pinning_shows_the_cores_that_all_threads_share(site: Si
     assert guest["other_cores"] == "0-3"
 
 
+def test_dry_run_of_cores_by_preference_shows_no_huge_pages(site: Site) -> None:
+    """Cells and pages of their own are for guests that must have their cores, as the job's plan has it."""
+    site.configure(host_os_core_count=2, hugepages_default="auto")
+    (guest,) = placement(site, "-vm", "vcpus=4,ram=4G")["guests"]
+    assert len(guest["vcpu_cores"]) == 4
+    assert guest["memory"] == "4G in ordinary pages"
+    (guest,) = placement(site, "-vm", "vcpus=4,ram=4G,vcpu_pinning=true")["guests"]
+    assert guest["memory"].startswith("4G in huge pages (auto")
+
+
 def test_dry_run_follows_the_users_map(site: Site) -> None:
     (site.here / "pins").write_text("0: 3\n1: 5\nemulator: 2\n")
     guest = placement(site, "-vm", f"vcpu_pinning={site.here}/pins,vcpus=2")["guests"][0]

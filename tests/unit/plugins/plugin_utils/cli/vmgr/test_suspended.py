@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import subprocess
 import typing as t
 
 import pytest
@@ -102,7 +103,34 @@ esac
     found, refused, silent = saved_jobs.ask_nodes(
         request, ["well", "other", "gone"], ssh_timeout_s=5, prefix="/opt/vtorque", ssh=str(ssh)
     )
-    assert found == {"ok": True, "saved": []}
+    assert found == {"ok": True, "saved": [], "removed": []}
     assert str(refused).startswith("w")
     assert "away" in str(silent)
     assert form.to_dict(request) == {"version": 1, "do": "saved", "job_id": "", "timeout_s": 60.0}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"saved": [{**ROW, "user": "\x1b]0;root\x07"}]},
+        {"saved": [{**ROW, "node": "cn2"}]},
+        {"saved": [{**ROW, "since": "now"}]},
+        {"saved": [{**ROW, "bytes": -1}]},
+        {"saved": [{key: value for key, value in ROW.items() if key != "job_id"}]},
+        {"saved": [7]},
+        {"saved": {"a": 1}},
+        {"removed": "all"},
+    ],
+)
+def test_answer_of_another_form_is_a_fault_of_its_node(answer: dict[str, t.Any]) -> None:
+    """A node that somebody broke into answers root of the front end."""
+    done = subprocess.CompletedProcess([], 0, json.dumps({"ok": True, **answer}).encode(), b"")
+    with pytest.raises(SiteFault, match="cn1: its answer is of another form") as caught:
+        saved_jobs._read("cn1", done)
+    assert str(caught.value).isprintable()
+
+
+def test_text_of_what_was_removed_is_harmless_on_a_terminal() -> None:
+    done = subprocess.CompletedProcess([], 0, json.dumps({"ok": True, "removed": ["slot \x1b[2J"]}).encode(), b"")
+    assert saved_jobs._read("cn1", done)["removed"] == ["slot ?[2J"]
+    assert saved_jobs._read("cn1", subprocess.CompletedProcess([], 0, b'{"ok": true}', b""))["removed"] == []

@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import wait_for_copy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import shared_region
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import pinning
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import advice, claims, threads
@@ -225,6 +226,27 @@ def test_ordinary_guests_get_nothing_of_what_is_in_pools(node: Node, pools: Pool
     with pytest.raises(SiteFault, match="guests of other jobs"):
         present(node, (4, 5, 6, 7), job_id="10.head", hugepages="2M", ram_mib=64)
     present(node, (0, 1, 2, 3), job_id="11.head", hugepages="2M", ram_mib=800)
+
+
+def test_region_of_a_job_is_ordinary_memory_beside_the_pools_and_counts_once(
+    node: Node, pools: Pools, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shm").mkdir()
+    monkeypatch.setattr(shared_region, "PLACE", tmp_path / "shm")
+    node.settings = dataclasses.replace(node.settings, shares_regions=True)
+    pools.set(0, 400)
+    plain = {"vcpu_cores": "", "numa": "off"}
+    present(node, count=2, ram_mib=400, shared_mib=64, **plain)
+    node_mib = CELLS * MIB - 800 - 10  # that are in no pool, and not the hypervisor's
+    left = node_mib - 2 * 400 - 64
+    with pytest.raises(SiteFault, match=f"MiB of ordinary memory: {left} MiB are free"):
+        present(node, ram_mib=left + 1, job_id=OTHER, **plain)
+    with pytest.raises(SiteFault, match=f"{left + 1} MiB of ordinary memory: {left} MiB are free"):
+        present(node, ram_mib=left - 31, shared_mib=32, job_id=OTHER, **plain)
+    present(node, ram_mib=left - 32, shared_mib=32, job_id=OTHER, **plain)
+    with pytest.raises(SiteFault, match="MiB of ordinary memory: 0 MiB are free"):
+        present(node, (0, 1, 2, 3), hugepages="2M", shared_mib=1, job_id="9.head")
+    present(node, (0, 1, 2, 3), hugepages="2M", job_id="9.head")
 
 
 def test_memory_of_a_cell_is_promised_once(node: Node) -> None:
