@@ -12,7 +12,7 @@ import typing as t
 CARD = "52:54:00:00:00:01"
 """Of the card by which the machine below comes in."""
 CELLS = 2
-DISK_MIB = 64
+DISK_MIB = 640
 """Of each NVMe disk: a file without content, of which only what is written takes room."""
 DISKS = ("block", "virtual")
 
