@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import pathlib
 import re
 
@@ -21,11 +20,11 @@ _IDLE = (3, 4)
 """Columns of /proc/stat in which a processor does nothing: idle, iowait."""
 
 
-@dataclasses.dataclass(slots=True)
 class _Zone:
-    counter: pathlib.Path
-    range_uj: int
-    last_uj: int
+    """A counter, and where it stood last."""
+
+    def __init__(self, counter: pathlib.Path, range_uj: int, last_uj: int) -> None:
+        self.counter, self.range_uj, self.last_uj = counter, range_uj, last_uj
 
 
 class EnergyMeter:

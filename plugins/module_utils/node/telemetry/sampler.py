@@ -34,6 +34,8 @@ ANSWER_S = 0.5
 """Between the questions about disks and the sample."""
 MOST_ASKED = 3
 """So many guests may owe an answer at a time: libvirt takes five calls of a client, and one must be left for an end."""
+ENERGY_EVERY_S = 300
+"""Greatest time between two readings of energy: a counter of 262 kJ, at 800 W, wraps around not much later."""
 SYS_NET = pathlib.Path("/sys/class/net")
 TICKS_S = os.sysconf("SC_CLK_TCK")
 _READ, _WRITTEN = re.compile(r"block\.[0-9]+\.rd\.bytes"), re.compile(r"block\.[0-9]+\.wr\.bytes")
@@ -145,7 +147,8 @@ class Sampler:
         wanted = settings.sample_s and settings.metrics != "off"
         self._guests = {one.name: one for path in guests if wanted and (one := read_guest_file(path))}
         self._specs = {spec.rank: spec for spec in part.guests}
-        self._blocks, self._energy = BlockQuestions(), EnergyMeter() if self._guests else None
+        self._blocks = BlockQuestions()
+        self._energy = EnergyMeter() if self._guests and settings.sample_s <= ENERGY_EVERY_S else None
         self._began = self._next_at = time.monotonic()
         self._take_at: float | None = None
         self._disks: dict[str, tuple[float | None, float | None]] = {}

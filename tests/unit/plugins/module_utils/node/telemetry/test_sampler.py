@@ -317,6 +317,13 @@ def test_energy_is_measured_where_the_job_is_alone_and_estimated_elsewhere(
     assert found == {frozenset({("jobid", "7.head"), ("node", "cn1"), ("source", "measured")}): 5.0}
 
 
+@pytest.mark.parametrize(("every_s", "reads"), [(300, True), (301, False)])
+def test_energy_is_not_read_where_its_counters_may_wrap_unseen(
+    node: Node, tmp_path: pathlib.Path, every_s: int, reads: bool
+) -> None:
+    assert (World(node, tmp_path, 1, sample_s=every_s).sampler._energy is not None) is reads
+
+
 def test_samples_cost_less_than_a_thousandth_of_a_core(node: Node, tmp_path: pathlib.Path) -> None:
     """At 30 s: 30 ms a sample; with four guests it must take less, and no memory that stays."""
     world, libvirt = World(node, tmp_path, 4), Libvirt()
