@@ -216,20 +216,10 @@ class ShellAdapter(t.Protocol):
         """
 
     def start_directory(self, variables: t.Mapping[bytes, bytes], known: str) -> bytes:
-        """Return where the job starts; empty: in the user's home.
-
-        Args:
-            variables: the job's.
-            known: the directory as the batch server has it (`BatchJob.init_work_dir`); "": it has none.
-        """
+        """Return where the job starts, empty: in the user's home; `known` is the server's `BatchJob.init_work_dir`."""
 
     def rename_directories(self, variables: t.Mapping[bytes, bytes], directory: bytes) -> dict[bytes, bytes]:
-        """Return variables that name the start directory by a path of the node, each with the one that guests have.
-
-        Args:
-            variables: the job's.
-            directory: where the job starts.
-        """
+        """Return variables that name the start directory by a path of the node, each with the one that guests have."""
 
     def display_of(self, variables: t.Mapping[bytes, bytes]) -> str:
         """Return the display that the batch system forwards, as it is on the node; "": it forwards none."""
@@ -250,8 +240,7 @@ class ShellAdapter(t.Protocol):
     def gpu_variables(self, variables: t.Mapping[bytes, bytes], gpus: int) -> dict[bytes, bytes]:
         """Return the variables that tell a job of the processors of graphics that its first guest has of its host.
 
-        CUDA_VISIBLE_DEVICES, which is no batch system's, is set besides.  The file of the job's node file with `gpu` at
-        its end names those of all guests, `<guest>-gpu<number>`.
+        CUDA_VISIBLE_DEVICES is set besides.  The node file's name with `gpu` at its end names those of all guests.
 
         Args:
             variables: of the job in its guest.

@@ -282,9 +282,7 @@ class Policy:
 
     ssh_timeout: int = _parameter(_SECONDS, 5, "seconds for a connection by ssh", section="time, faults, records")
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
-    prologue_timeout: int = _parameter(
-        _SECONDS, 270, "seconds for the prologue; the batch system must wait 10 s longer"
-    )
+    prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; the batch system must wait 10 s more")
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
     nfs_timeout: int = _parameter(
         _SECONDS, 3, "seconds in which a guest tries each mount; a try that has begun takes 10 at most"
@@ -336,9 +334,7 @@ class Policy:
     iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
     iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
     iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
-    unclot_enabled: bool = _parameter(
-        _FLAG, False, "the guests of a job on a host may share a region of memory (unclot)"
-    )
+    unclot_enabled: bool = _parameter(_FLAG, False, "guests of a job on a host may share a region of memory (unclot)")
     metrics: str = _parameter(_METRICS, "record", "where figures of guests go", old=("SNAP_MONITORING_ENABLED",))
     sample_s: int = _parameter(number(0, 3600), 30, "seconds between two samples of guests; 0: none")
     metrics_dir: str = _parameter(_PATH, "/var/lib/prometheus/node-exporter", "textfile directory of a node exporter")
@@ -363,11 +359,9 @@ _IN_IMAGE = "packages belong in the image, where no job waits for them: guest_im
 RETIRED: dict[str, str] = {
     "ws_dir": "the disk of a guest stands on its node or on the pool, and on no other shared directory",
     "arp_bin": "addresses are read from the kernel's own table of neighbours, without a program",
-    "sw_packages_debian": _IN_IMAGE,
-    "sw_packages_redhat": _IN_IMAGE,
+    **dict.fromkeys(("sw_packages_debian", "sw_packages_redhat"), _IN_IMAGE),
     "snap_bin_dir": "no collector is needed: each job's worker samples its guests (metrics, sample_s)",
-    "enable_dev_mode": "DEBUG=true vsub logs a job in detail, its record has the consoles of its guests, and none "
-    "outlives its job; parallel: false starts nodes one after the other",
+    "enable_dev_mode": "DEBUG=true vsub logs a job in detail, and its record has the consoles of its guests",
 }
 """Former parameters, of which only the default could be set, and why there is none any more: they are read over."""
 
