@@ -73,6 +73,7 @@ def test_home_by_virtiofs(site: Site) -> None:
         check_home(site, "virtiofs")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_the_process_that_shares_a_home_is_the_users_and_ends_with_the_guest(site: Site) -> None:
     """Its ids are his, on the node; when the job is over there is none of it (conftest.py looks)."""
@@ -115,6 +116,7 @@ def test_home_by_nfs(site: Site) -> None:
         site.root("fe", "rm -rf /home/.ws /home/.opt")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_home_server_that_does_not_answer_is_the_sites_fault(site: Site) -> None:
     """Nobody listens there: the job is held, says what was not mounted, and no node is blamed."""
@@ -151,6 +153,7 @@ def test_workspace_scratch_and_opt(site: Site) -> None:
             site.root(node, "rm -rf /srv/ws /srv/opt /workspace")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_directory_of_the_node_by_9p(site: Site) -> None:
     """qemu reads it for everybody: what all may read is there, and nothing can be changed."""
@@ -176,6 +179,7 @@ grep ' /data ' /proc/mounts | cut -d' ' -f3,4
         site.root("cn1", "rm -rf /srv/data")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_home_that_is_full_is_the_users_own_affair_and_told_to_him(site: Site) -> None:
     """The job starts all the same, and its error file has the system's words; nothing is tried again or blamed."""

@@ -168,6 +168,7 @@ def test_standard_input_of_any_bytes_and_a_library_that_is_not_there(site: Site)
     assert (ended.exit_status, ended.out) == (0, "fffe01c3a9\n</nope.so>\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_hundred_megabytes_arrive_whole(site: Site) -> None:
     """And neither the node nor the guest keeps them in memory on their way."""
@@ -298,6 +299,7 @@ done
 """
 
 
+@pytest.mark.both
 def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site) -> None:
     """Also on a sister; files and commands are his own.  (Where he may have no prologue, before his script.)"""
     site.write("/home/alice/more.yml", ADDS)
@@ -316,6 +318,7 @@ def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site
     assert guests[0] != guests[1]
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_additions_that_fail_or_are_others_end_the_job_at_once(site: Site) -> None:
     """The user's fault, in words; nothing of the job runs, nothing is tried again."""
