@@ -216,7 +216,7 @@ def test_epilogue_bears_garbage_of_what_was_asked_for(site: Site, text: str) -> 
 def use_of(name: str, cpu_s: float) -> dict[str, object]:
     return {
         "name": name, "cpu_s": cpu_s, "ram_peak_bytes": -1, "read_bytes": 0, "written_bytes": 1, "received_bytes": 2,
-        "sent_bytes": 3,
+        "sent_bytes": 3, "wait_s": 0.5,
     }  # fmt: skip
 
 
@@ -230,11 +230,26 @@ def test_epilogue_adds_what_guests_used(site: Site) -> None:
     files.write(site.directory / "used.b.json", json.dumps({"used": [use_of("vb-1", 2.5), use_of("vc-1", 1)]}))
     files.write(site.directory / "used.d.json", json.dumps({"used": [{"name": "vb-2"}]}))
     assert site.epilogue().returncode == 0
-    rest = {"read_bytes": 0, "written_bytes": 1, "received_bytes": 2, "sent_bytes": 3}
+    rest = {"read_bytes": 0, "written_bytes": 1, "received_bytes": 2, "sent_bytes": 3, "wait_s": 0.5}
     first, second, third = site.record()["guests"]
     assert first == {"name": "va-1", "used": {"cpu_s": 1.0, **rest}}
     assert second == {"name": "vb-1", "used": {"cpu_s": 2.5, **rest}}
     assert third == {"name": "vb-2"}
+
+
+def test_epilogue_puts_what_all_nodes_measured_beside_the_record(site: Site) -> None:
+    """And their energy into it; what is not of the form is left out."""
+    assert site.prologue().returncode == 0
+    guest = {"name": "va-1", "rank": 0, "tag": "t", "points": "0 1 - 1024 1 2 3 4"}
+    for node, how, joules in (("a", "measured", 12.5), ("b", "", -1)):
+        one = {"node": node, "began": 1.8e9, "every_s": 30, "energy_j": joules, "energy_how": how, "guests": [guest]}
+        files.write(site.directory / f"series.{node}.json", json.dumps({"series": [one]}))
+    files.write(site.directory / "series.c.json", json.dumps({"series": [{"node": "c"}]}))
+    assert site.epilogue().returncode == 0
+    assert site.record()["energy"] == {"a": {"joules": 12.5, "how": "measured"}}
+    found = json.loads((site.state_dir / "records" / KEY / "series.json").read_text())
+    assert [one["node"] for one in found["nodes"]] == ["a", "b"]
+    assert found["nodes"][0]["guests"] == [guest]
 
 
 @pytest.mark.parametrize("name", ["verdict", "lost"])
