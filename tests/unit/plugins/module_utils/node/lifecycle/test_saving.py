@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml, usage
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing, room
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, ledger, pins
@@ -108,24 +108,6 @@ def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
     assert f"directory {KEY}" in removed
     assert not saving.settings.start_dir("7.head", 1).exists()
     assert slots.taken(saving.settings) == {}
-
-
-def used(node: Node) -> dict[str, tuple[float, int]]:
-    return {one.name: (one.cpu_s, one.read_bytes) for one in usage.read_use(node.settings.record_dir("7.head", 1))}
-
-
-def test_use_of_guests_that_end_on_the_disk_is_in_the_record(saving: Node) -> None:
-    suspend(saving)
-    saving.absent()
-    assert used(saving) == {"vcn1-1": (2.5, 15), "vcn1-2": (2.5, 15)}
-
-
-def test_use_of_guests_that_came_back_is_that_of_all_their_processes(saving: Node) -> None:
-    suspend(saving)
-    pause_order.take_back(saving.settings, KEY)
-    saving.wait_for_words("gone on after")
-    saving.absent()
-    assert used(saving) == {"vcn1-1": (5.0, 30), "vcn1-2": (5.0, 30)}
 
 
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
