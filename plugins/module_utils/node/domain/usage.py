@@ -9,6 +9,7 @@ The accounts of the batch system know of a ssh client alone; this is the job's r
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import re
@@ -19,30 +20,79 @@ from ...state import layout
 from ...system import files
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.node_answers import NOT_KNOWN, GuestUse
+from ..state.directories import entries
 from ..system import process_figures
 from .connection import Domains
 
+EARLIER = "used-before.json"
+"""In a guest's directory: what its processes had used that ended when it was saved."""
 WITHIN_S = 1.0
 """For libvirt's answer: a guest that hangs is taken away without its figures."""
 
 
-def save_use(domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None) -> None:
+def save_use(
+    domains: Domains, names: t.Collection[str], record: pathlib.Path, owner_uid: int | None, guests: pathlib.Path
+) -> None:
     """Write down what guests have used so far; that it cannot be written, or is not known, stops no removal.
 
     Args:
         domains: a connection to libvirt.
-        names: of guests that are about to go.
+        names: of domains that are about to go.
         record: the directory of the job's record on this node; figures of guests that went earlier stay there.
         owner_uid: who may read it besides root; None: nobody.
+        guests: the directory of the start's guests, with what each had used when it was saved.
     """
     with contextlib.suppress(OSError, VTorqueError):
-        figures = domains.figures(names, WITHIN_S)
-        found = {one.name: one for one in read_use(record)}
-        found |= {name: use_of(name, measured, _read_process(name)) for name, measured in figures.items()}
-        if figures:
+        earlier = {path.name: use for path in entries(guests) if (use := _read_earlier(path))}
+        figures = domains.figures(names, WITHIN_S) if names else {}
+        found = {**earlier, **{one.name: one for one in read_use(record)}}
+        for name, measured in figures.items():
+            found[name] = _add(earlier.get(name), use_of(name, measured, _read_process(name)))
+        if figures or earlier:
             files.make_record_directory(record, owner_uid)
             text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})
             files.write(record / layout.USED, text, reader_uid=owner_uid)
+
+
+def measure(domains: Domains, name: str) -> GuestUse | None:
+    """Return what a guest's process has used; None: that is not known.
+
+    Args:
+        domains: a connection to libvirt.
+        name: of the guest.
+    """
+    with contextlib.suppress(VTorqueError):
+        for measured in domains.figures([name], WITHIN_S).values():
+            return use_of(name, measured, _read_process(name))
+    return None
+
+
+def note_earlier(guest: pathlib.Path, use: GuestUse) -> None:
+    """Write down what a guest has used whose process has ended, and which will have another; it stops nothing.
+
+    Args:
+        guest: its directory.
+        use: of the process that has ended.
+    """
+    with contextlib.suppress(OSError, VTorqueError):
+        files.write(guest / EARLIER, json.dumps(to_dict(_add(_read_earlier(guest), use))))
+
+
+def _read_earlier(guest: pathlib.Path) -> GuestUse | None:
+    try:
+        return from_dict(GuestUse, files.read_json(guest / EARLIER))
+    except (OSError, VTorqueError):
+        return None
+
+
+def _add(earlier: GuestUse | None, use: GuestUse) -> GuestUse:
+    """What the processes of a guest have used together; of its memory the most."""
+    if earlier is None:
+        return use
+    before, now = earlier.known(), use.known()
+    both = {name: round(before.get(name, 0) + now.get(name, 0), 3) for name in {**before, **now}}
+    peak = max(earlier.ram_peak_bytes, use.ram_peak_bytes)
+    return dataclasses.replace(use, **{**both, "ram_peak_bytes": peak})  # type: ignore[arg-type]
 
 
 def read_use(record: pathlib.Path) -> tuple[GuestUse, ...]:

@@ -9,9 +9,7 @@ from ...state.layout import start_of
 from ..domain.connection import Domains
 from ..domain.domain_xml import memory_bytes
 from ..network import nft_rules
-from ..placement import claims
-from ..placement.hugepages import pools_mib
-from ..placement.ledger import sum_ordinary
+from ..placement import claims, hugepages, ledger
 from ..state import saved_memory, slots, start_lock
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
@@ -69,9 +67,9 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
         whose = ", ".join(sorted({taken[core] for core in busy}))
         return f"cores {cpus.written(tuple(busy))} of {here} have been given to {whose}"
     wanted = sum(one.expected_bytes for one in saved) >> 20
-    free = memory.node_mib() - settings.host_ram_mib - pools_mib(settings)
+    free = memory.node_mib() - settings.host_ram_mib - hugepages.pools_mib(settings)
     promised = claims.read_promises(settings, key, {facts.name for facts in others})
-    free -= sum_ordinary(promised) + (sum(memory_bytes(facts.xml) for facts in others if not facts.mark) >> 20)
+    free -= ledger.sum_ordinary(promised) + (sum(memory_bytes(facts.xml) for facts in others if not facts.mark) >> 20)
     free = min(free, memory.available_mib())
     if wanted > free:
         return f"{here} has {max(0, free)} MiB of memory for guests now, and {wanted} MiB are needed"

@@ -23,6 +23,7 @@ from ...system.clock import Deadline
 from ...time_budget import RETURN_LOCK_S
 from ...wire.messages import GuestSpec, NodePart
 from ..cache import disk_space
+from ..domain import usage
 from ..domain.connection import Domains
 from ..domain.domain_xml import memory_bytes, unsavable_parts
 from ..state import saved_memory, slots, start_lock
@@ -154,7 +155,10 @@ class Saving:
             if why:
                 self._log(f"guest {name} is paused and not saved: {why}")
                 return STAYS
+            used = usage.measure(domains, name)
             domains.save(name, saved_memory.memory_file(guest))
+            if used is not None:
+                usage.note_earlier(guest, used)
             saved_memory.memory_file(guest).chmod(0o600)
             (one,) = (saved for saved in saved_memory.read_saved(self._directory) if saved.name == name)
             self._log(f"guest {name} is saved, {one.disk_bytes >> 20} MiB on the disk of {self._settings.node_name}")

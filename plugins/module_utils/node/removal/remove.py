@@ -52,11 +52,8 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     there = [
         facts for facts in domains.list() if facts.mark and (facts.mark.job_id, facts.mark.start) == (job_id, start)
     ]
-    if there:
-        owner = next(
-            (guest_file.owner_uid for path in entries(directory) if (guest_file := read_guest_file(path))), None
-        )
-        usage.save_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner)
+    owner = next((guest_file.owner_uid for path in entries(directory) if (guest_file := read_guest_file(path))), None)
+    usage.save_use(domains, {facts.name for facts in there}, settings.record_dir(job_id, start), owner, directory)
     for facts in there:
         macs |= set(facts.macs)
         if domains.destroy(facts.name):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 
 import pytest
@@ -50,3 +51,16 @@ def test_garbage_that_was_kept_is_nothing(tmp_path: pathlib.Path) -> None:
     for text in ("", "[]", '{"used": 3}', '{"used": [{}]}', '{"used": [' + str(good).replace("'", '"') + ", 3]}"):
         (tmp_path / layout.USED).write_text(text)
         assert usage.read_use(tmp_path) == ()
+
+
+def test_what_is_not_known_of_one_process_is_no_figure_of_the_sum(tmp_path: pathlib.Path) -> None:
+    usage.note_earlier(tmp_path, usage.use_of("vcn1-1", TOLD, PROCESS))
+    usage.note_earlier(tmp_path, usage.use_of("vcn1-1", {"cpu.process": 10**9}))
+    found = from_dict(GuestUse, json.loads((tmp_path / usage.EARLIER).read_text()))
+    assert found == GuestUse("vcn1-1", 2.235, 4096, 111, 20, 1000, 2000, 0.5)
+
+
+def test_earlier_figures_that_are_garbage_are_none(tmp_path: pathlib.Path) -> None:
+    (tmp_path / usage.EARLIER).write_text('{"name": "vcn1-1"}')
+    usage.note_earlier(tmp_path, usage.use_of("vcn1-1", TOLD, PROCESS))
+    assert json.loads((tmp_path / usage.EARLIER).read_text())["cpu_s"] == 1.235

@@ -12,14 +12,24 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml, usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing, room
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, pins
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory, slots
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, ledger, pins
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import (
+    guest_file,
+    pause_order,
+    saved_memory,
+    slots,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
+from ..placement.pools import Pools
+
 if t.TYPE_CHECKING:
+    import pathlib
+
     from ..conftest import Node
 
 KEY = "7.head.1"
@@ -100,6 +110,24 @@ def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
     assert slots.taken(saving.settings) == {}
 
 
+def used(node: Node) -> dict[str, tuple[float, int]]:
+    return {one.name: (one.cpu_s, one.read_bytes) for one in usage.read_use(node.settings.record_dir("7.head", 1))}
+
+
+def test_use_of_guests_that_end_on_the_disk_is_in_the_record(saving: Node) -> None:
+    suspend(saving)
+    saving.absent()
+    assert used(saving) == {"vcn1-1": (2.5, 15), "vcn1-2": (2.5, 15)}
+
+
+def test_use_of_guests_that_came_back_is_that_of_all_their_processes(saving: Node) -> None:
+    suspend(saving)
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    saving.absent()
+    assert used(saving) == {"vcn1-1": (5.0, 30), "vcn1-2": (5.0, 30)}
+
+
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
     (saving.hypervisor.place / "refuses").write_text("no room left on device")
     suspend(saving, "guest vcn1-2 is paused and not saved: the saving of a domain: no room left on device")
@@ -163,6 +191,35 @@ def test_guests_wait_on_the_disk_while_others_have_the_memory(saving: Node) -> N
     saving.wait_for_words("saved guests stay on the disk: cn1 has 0 MiB of memory for guests now, and 128 MiB are")
     place.unlink()
     saving.wait_for_words("gone on after")
+
+
+def test_guests_return_to_memory_that_is_in_no_pool_of_huge_pages(saving: Node, tmp_path: pathlib.Path) -> None:
+    """Nor is what guests have of the pools taken from the rest a second time."""
+    suspend(saving)
+    pools = Pools(tmp_path / "sys", saving.patch)
+    saving.patch.setattr(memory, "node_mib", lambda: 1024)
+    saving.patch.setattr(memory, "available_mib", lambda: 900)  # what others have not touched yet counts as available
+    other = saving.settings.start_dir("8.head", 1) / "vcn1-3"
+    other.mkdir(parents=True)
+    guest_file.write_guest_file(
+        other, guest_file.GuestFile(0, 3, "vcn1-3", "52:54:00:00:00:03", "u", "t", 0, "d", "b", "slg", 400)
+    )
+    domain = saving.hypervisor.place / "vcn1-1.xml"
+    xml = saved_memory.memory_file(saving.settings.start_dir("7.head", 1) / "vcn1-1").read_text()
+    xml = xml.removeprefix("LibvirtQemudSave").replace("vcn1-1", "vcn1-3").replace("7.head", "8.head")
+    domain.with_name("vcn1-3.xml").write_text(xml)
+
+    def lack() -> str:
+        with saving.hypervisor.connect("") as domains:
+            return room.lack(saving.settings, KEY, domains)
+
+    pools.set(0, 248)
+    assert lack() == ""
+    pools.set(0, 249)
+    assert "cn1 has 126 MiB of memory for guests now, and 128 MiB are needed" in lack()
+    pages = ledger.Promise(0, {}, {(0, 2048): 200}, True)
+    claims.claim(other, pins.Pins(((5,),), (6,)), pages)
+    assert lack() == "", "its 400 MiB are in the pool"
 
 
 def test_saved_guests_do_not_count_for_the_next_job(saving: Node) -> None:
