@@ -150,24 +150,6 @@ def test_resume_in_the_middle_of_saving_waits_for_its_end(saving: Node) -> None:
     assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
-def used(node: Node) -> dict[str, tuple[float, int]]:
-    return {one.name: (one.cpu_s, one.read_bytes) for one in usage.read_use(node.settings.record_dir("7.head", 1))}
-
-
-def test_use_of_guests_that_end_on_the_disk_is_in_the_record(saving: Node) -> None:
-    suspend(saving)
-    saving.absent()
-    assert used(saving) == {"vcn1-1": (2.5, 15), "vcn1-2": (2.5, 15)}
-
-
-def test_use_of_guests_that_came_back_is_that_of_all_their_processes(saving: Node) -> None:
-    suspend(saving)
-    pause_order.take_back(saving.settings, KEY)
-    saving.wait_for_words("gone on after")
-    saving.absent()
-    assert used(saving) == {"vcn1-1": (5.0, 30), "vcn1-2": (5.0, 30)}
-
-
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
     (saving.hypervisor.place / "refuses").write_text("no room left on device")
     suspend(saving, "guest vcn1-2 is paused and not saved: the saving of a domain: no room left on device")
