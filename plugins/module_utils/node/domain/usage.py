@@ -48,7 +48,8 @@ def save_use(
     """
     with contextlib.suppress(OSError, VTorqueError):
         figures = domains.figures(names, WITHIN_S)
-        found = {one.name: one for one in read_use(record)} | dict(before)
+        # a removal that failed half-way is done again: then what was written has all of it already
+        found = dict(before) | {one.name: one for one in read_use(record)}
         for name, measured in figures.items():
             found[name] = add_use(before.get(name), use_of(name, measured, _read_process(name)))
         if figures or before:

@@ -98,7 +98,7 @@ def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadlin
 def _wait_for_memory(settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """A batch system gives a node to the next job while guests of a suspended one still go to the disk."""
     until = Deadline.after(min(SAVING_WAIT_S, deadline.left_s() / 2))
-    while (leaving := saved_memory.on_their_way(settings.guests_dir)) and not until.passed:
+    while (leaving := saved_memory.on_their_way(settings)) and not until.passed:
         step(f"the wait for memory of {', '.join(leaving)}")
         time.sleep(SAVING_LOOK_S)
 

@@ -42,7 +42,7 @@ def lack_here(settings: NodeSettings, key: str) -> str:
     if not saved_guests(settings, key):
         return ""
     with Domains(settings.libvirt_uri) as domains:
-        return lack(settings, key, domains)
+        return lack(settings, key, domains) or lack_of_addresses(settings, key)
 
 
 def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
@@ -80,7 +80,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     free = min(free, memory.available_mib())
     if wanted > free:
         return f"{here} has {max(0, free)} MiB of memory for guests now, and {wanted} MiB are needed"
-    return _lack_of_rules(settings, key, names) or _lack_of_addresses(settings, key, names)
+    return _lack_of_rules(settings, key, names)
 
 
 def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
@@ -95,12 +95,22 @@ def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
     return ""
 
 
-def _lack_of_addresses(settings: NodeSettings, key: str, names: set[str]) -> str:
-    """Two hosts of one address would both be out of reach."""
+def lack_of_addresses(settings: NodeSettings, key: str) -> str:
+    """Return which other host has got the address of a saved guest: both would be out of reach; "": none has.
+
+    It waits for answers of the network, so that nobody calls it who holds the lock of what starts take.
+
+    Args:
+        settings: this node's own.
+        key: `layout.job_key` of the start.
+
+    Raises:
+        VTorqueError: that is not known.
+    """
     own: dict[str, str] = {}
-    for name in names:
+    for one in saved_guests(settings, key):
         with contextlib.suppress(OSError, FormError):
-            facts = from_dict(GuestFacts, files.read_json(settings.guests_dir / key / name / "facts.json"))
+            facts = from_dict(GuestFacts, files.read_json(settings.guests_dir / key / one.name / "facts.json"))
             own[facts.address] = facts.mac
-    found = taken_address.find_holders(own, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
+    found = own and taken_address.find_holders(own, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
     return "".join(f"{mac} has got the address {address} of a guest" for address, mac in sorted(found.items())[:1])

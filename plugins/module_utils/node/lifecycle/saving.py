@@ -98,10 +98,11 @@ class Saving:
             VTorqueError: it is not known whether it has.
         """
         names = self.away
+        taken = room.lack_of_addresses(self._settings, self._key)  # before the lock, for which other starts wait
         with start_lock.held(
             self._settings.run_dir / "locks" / slots.LOCK, self._settings, Deadline.after(RETURN_LOCK_S)
         ):
-            lack = room.lack(self._settings, self._key, domains)
+            lack = room.lack(self._settings, self._key, domains) or taken
             if not lack:
                 for name in names:
                     saved_memory.order_return(self._directory / name)

@@ -22,7 +22,9 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system import files
+from . import start_lock
 from .directories import entries
+from .settings import NodeSettings
 
 DIRECTORY, MEMORY, ORDER = "suspended", "memory", "order.json"
 COMPLETE = b"LibvirtQemudSave"
@@ -123,15 +125,20 @@ def read_saved(start: pathlib.Path) -> tuple[SavedGuest, ...]:
     return tuple(found)
 
 
-@leaves_nothing
-def on_their_way(guests_dir: pathlib.Path) -> tuple[str, ...]:
+def on_their_way(settings: NodeSettings) -> tuple[str, ...]:
     """Return the guests of this node that leave memory at this moment: more of it will be free soon.
 
+    What a worker that was killed had begun to save, nobody saves any more.
+
     Args:
-        guests_dir: one directory a start of a job, one below it a guest.
+        settings: this node's own.
     """
-    starts = entries(guests_dir)
-    return tuple(one.name for start in starts for one in read_saved(start) if not one.complete)
+    return tuple(
+        one.name
+        for start in entries(settings.guests_dir)
+        for one in read_saved(start)
+        if not one.complete and start_lock.is_held(start_lock.start_lock(settings, start.name))
+    )
 
 
 def coming_bytes(guest: pathlib.Path) -> int:

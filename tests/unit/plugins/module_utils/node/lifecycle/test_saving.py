@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import stat
 import typing as t
@@ -28,6 +29,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
     pause_order,
     saved_memory,
     slots,
+    start_lock,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -146,24 +148,6 @@ def test_resume_in_the_middle_of_saving_waits_for_its_end(saving: Node) -> None:
     (saving.hypervisor.place / "slow").unlink()
     saving.wait_for_words("gone on after")
     assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
-
-
-def used(node: Node) -> dict[str, tuple[float, int]]:
-    return {one.name: (one.cpu_s, one.read_bytes) for one in usage.read_use(node.settings.record_dir("7.head", 1))}
-
-
-def test_use_of_guests_that_end_on_the_disk_is_in_the_record(saving: Node) -> None:
-    suspend(saving)
-    saving.absent()
-    assert used(saving) == {"vcn1-1": (2.5, 15), "vcn1-2": (2.5, 15)}
-
-
-def test_use_of_guests_that_came_back_is_that_of_all_their_processes(saving: Node) -> None:
-    suspend(saving)
-    pause_order.take_back(saving.settings, KEY)
-    saving.wait_for_words("gone on after")
-    saving.absent()
-    assert used(saving) == {"vcn1-1": (5.0, 30), "vcn1-2": (5.0, 30)}
 
 
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
@@ -301,12 +285,48 @@ def test_next_start_waits_until_the_memory_is_free(saving: Node) -> None:
     guest = saving.settings.start_dir("8.head", 1) / "vcn1-9"
     guest.mkdir(parents=True)
     saved_memory.order_save(guest, 5 << 20)
-    asked = saving.ask(saving.part(job_id="9.head"))
     saving.patch.setattr(present_absent, "SAVING_LOOK_S", 0.01)
-    saving.wait_for_file(saving.settings.run_dir / "locks/9.head.1")
-    assert not list(saving.hypervisor.place.glob("vcn1-3.xml"))
-    saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
-    assert "guests" in asked.answer()
+    worker = start_lock.Lock(start_lock.start_lock(saving.settings, "8.head.1"))
+    assert worker.take_now()
+    with contextlib.closing(worker):
+        asked = saving.ask(saving.part(job_id="9.head"))
+        saving.wait_for_file(saving.settings.run_dir / "locks/9.head.1")
+        assert not list(saving.hypervisor.place.glob("vcn1-3.xml"))
+        saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
+        assert "guests" in asked.answer()
+
+
+def test_no_start_waits_for_what_nobody_saves_any_more(saving: Node) -> None:
+    """The worker was killed while it saved: until its job is deleted, each start of the node would wait a minute."""
+    guest = saving.settings.start_dir("8.head", 1) / "vcn1-9"
+    guest.mkdir(parents=True)
+    saved_memory.order_save(guest, 5 << 20)
+    assert saved_memory.on_their_way(saving.settings) == ()
+    worker = start_lock.Lock(start_lock.start_lock(saving.settings, "8.head.1"))
+    assert worker.take_now()
+    with contextlib.closing(worker):
+        assert saved_memory.on_their_way(saving.settings) == ("vcn1-9",)
+
+
+def test_answers_of_the_network_are_not_waited_for_under_the_lock_of_starts(saving: Node) -> None:
+    suspend(saving)
+    saving.patch.setattr(taken_address, "find_holders", lambda *_asked: {"10.77.0.100": "52:54:00:00:00:99"})
+    with saving.hypervisor.connect("") as domains:
+        assert room.lack(saving.settings, KEY, domains) == ""
+    saving.patch.setattr(room, "Domains", saving.hypervisor.connect)
+    assert "52:54:00:00:00:99 has got the address" in room.lack_here(saving.settings, KEY)
+
+
+def test_removal_that_is_done_again_keeps_the_use_of_the_whole_life(saving: Node) -> None:
+    suspend(saving)
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    record, guests = saving.settings.record_dir("7.head", 1), saving.settings.start_dir("7.head", 1)
+    before = usage.read_before(guests.iterdir())
+    with saving.hypervisor.connect("") as domains:
+        usage.save_use(domains, ["vcn1-1", "vcn1-2"], record, None, before)
+        usage.save_use(domains, [], record, None, before)
+    assert [one.cpu_s for one in usage.read_use(record)] == [5.0, 5.0]
 
 
 def test_memory_that_is_being_saved_is_promised_room_on_the_disk(saving: Node) -> None:
