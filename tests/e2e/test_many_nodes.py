@@ -134,6 +134,7 @@ def test_the_sites_scripts_have_run_when_the_users_prologue_begins(site: Site) -
     assert ended.out.splitlines() == ["prologue", "prologue_parallel", "job"]
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_script_of_the_sites_that_fails_in_a_sisters_guest(site: Site) -> None:
     """As on the mother superior."""

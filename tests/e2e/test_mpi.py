@@ -161,6 +161,7 @@ echo "$?"
 """
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guests_reach_each_other_by_ssh_without_a_question(site: Site) -> None:
     """Each by its name, from each; the exact status."""

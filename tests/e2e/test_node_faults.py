@@ -202,6 +202,7 @@ def test_node_that_an_administrator_set_offline_meanwhile(site: Site) -> None:
             site.root("fe", "pbsnodes -c -N '' cn1")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_interactive_job_on_a_broken_node_ends_with_the_reason(site: Site) -> None:
     """Nobody waits at a terminal for a node to be mended: it is told, and not queued again."""

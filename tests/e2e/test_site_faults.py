@@ -42,6 +42,7 @@ def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
         trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_pool_that_others_can_write(site: Site) -> None:
     """A node's pool cannot be trusted: whoever can write there chooses what everybody's guests run."""
@@ -94,6 +95,7 @@ def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_home_without_room_hinders_no_job(site: Site) -> None:
     """Nothing of ours is written under a home: a user over his quota gets his job's output where there is room."""
