@@ -101,6 +101,7 @@ def scripts(site: Site, **texts: str) -> t.Iterator[None]:
             site.root(node, f"rm -r {PLACE}")
 
 
+@pytest.mark.both
 def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
     """Rank 0 has its own, the others theirs, each told of its job; an epilogue that fails keeps nobody, and is told."""
     before = """#!/bin/sh
