@@ -241,6 +241,7 @@ def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
     assert f'"guest": "{guest}"' in site.kept(SUPERIOR, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("victim", [PLAYBOOK, HOOK], ids=["playbook", "hook"])
 def test_program_of_the_mother_superior_killed_while_guests_boot(site: Site, victim: str) -> None:

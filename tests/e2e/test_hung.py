@@ -33,6 +33,7 @@ def test_libvirt_hangs_when_its_job_ends(site: Site, node: str) -> None:
     )
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_libvirt_hangs_for_a_while_in_the_prologue(site: Site) -> None:
     """Shorter than the deadline: the job waits for it and notices nothing else."""
@@ -66,6 +67,7 @@ def test_slow_ssh_to_a_sister(site: Site) -> None:
     assert site.facts(job_id)["start_count"] == "1"
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_slow_dhcp_server(site: Site) -> None:
     """It answers when the guest has asked in vain: the job is only later."""
@@ -86,6 +88,7 @@ def test_slow_dhcp_server(site: Site) -> None:
     assert site.facts(job_id)["start_count"] == "1"
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_file_server_of_the_pool_hangs_for_a_while(site: Site) -> None:
     """Shorter than the deadline: the job waits for it and notices nothing else."""
@@ -102,6 +105,7 @@ def test_file_server_of_the_pool_hangs_for_a_while(site: Site) -> None:
     assert site.facts(job_id)["start_count"] == "1"
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", trouble.NODES, ids=["mother superior", "sister"])
 def test_file_server_of_the_pool_hangs(site: Site, node: str) -> None:

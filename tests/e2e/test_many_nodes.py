@@ -101,6 +101,7 @@ def scripts(site: Site, **texts: str) -> t.Iterator[None]:
             site.root(node, f"rm -r {PLACE}")
 
 
+@pytest.mark.both
 def test_the_sites_scripts_run_in_guests_as_root(site: Site) -> None:
     """Rank 0 has its own, the others theirs, each told of its job; an epilogue that fails keeps nobody, and is told."""
     before = """#!/bin/sh
@@ -134,6 +135,7 @@ def test_the_sites_scripts_have_run_when_the_users_prologue_begins(site: Site) -
     assert ended.out.splitlines() == ["prologue", "prologue_parallel", "job"]
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_a_script_of_the_sites_that_fails_in_a_sisters_guest(site: Site) -> None:
     """As on the mother superior."""

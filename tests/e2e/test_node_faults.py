@@ -104,6 +104,7 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("name", FAULTS)
 def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
@@ -124,6 +125,7 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     """This start meets it, or its guest says what it misses and the next one does; the job runs on the other node."""
@@ -202,6 +204,7 @@ def test_node_that_an_administrator_set_offline_meanwhile(site: Site) -> None:
             site.root("fe", "pbsnodes -c -N '' cn1")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_interactive_job_on_a_broken_node_ends_with_the_reason(site: Site) -> None:
     """Nobody waits at a terminal for a node to be mended: it is told, and not queued again."""

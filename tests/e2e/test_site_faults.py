@@ -13,6 +13,7 @@ from .conftest import Site
 ORPHAN = "/var/lib/vtorque/guests"
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_silent_dhcp_server(site: Site) -> None:
     """The guest lives and gets no address: tried as often as the site says, on whatever node."""
@@ -28,6 +29,7 @@ def test_silent_dhcp_server(site: Site) -> None:
         trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
     """What was waited for, how long, and what was seen on its console."""
@@ -42,6 +44,7 @@ def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
         trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_pool_that_others_can_write(site: Site) -> None:
     """A node's pool cannot be trusted: whoever can write there chooses what everybody's guests run."""
@@ -71,6 +74,7 @@ def test_configuration_that_is_broken(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "RAN\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
@@ -94,6 +98,7 @@ def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     trouble.drop(site, job_id)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_home_without_room_hinders_no_job(site: Site) -> None:
     """Nothing of ours is written under a home: a user over his quota gets his job's output where there is room."""

@@ -47,7 +47,7 @@ def test_command_runs_in_the_guest_without_a_terminal(site: SlurmSite) -> None:
 
 @pytest.mark.full
 def test_refusal_of_the_node_is_on_the_users_terminal(site: SlurmSite) -> None:
-    done = site.on("fe", "vsalloc", "-n1", "--mem=2G", "echo", "ran", user="alice")
+    done = site.on("fe", "vsalloc", "-n1", "--oversubscribe", "--mem=2G", "echo", "ran", user="alice")
     assert done.returncode == 1
     assert "vtorque: this job did not run: " in done.stderr
     assert "the job has 1 of the 2 that its guests need" in done.stderr
