@@ -42,7 +42,6 @@ def test_what_an_earlier_boot_left_is_gone_before_the_first_job(site: Site) -> N
     assert (ended.exit_status, ended.out) == (0, "again\n")
 
 
-@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
 def test_node_lost_in_the_epilogue(site: Site, node: str) -> None:
@@ -60,7 +59,6 @@ def test_node_lost_in_the_epilogue(site: Site, node: str) -> None:
     assert facts["job_state"] == "C"
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_base_that_a_dead_host_has_locked(site: Site) -> None:
     """A file server keeps the locks of a host that died: here those of a reader that does not end.

@@ -76,7 +76,6 @@ def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewher
     assert sweep(site, sister).returncode == 0
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_of_two_sisters_with_faults_of_their_own_one_goes_offline_a_start(site: Site) -> None:
     """The other is told of beside it.  The job waits for three nodes again."""
@@ -141,7 +140,6 @@ def out_of_reach(site: Site, nodes: t.Iterable[str], why: Away) -> t.Iterator[No
         yield
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_sick_mother_superior_blames_herself_alone(site: Site) -> None:
     """Her libvirt is dead, and she reaches no sister: she goes offline, and the job runs on the others."""
@@ -219,7 +217,6 @@ def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(site: Site)
     assert sweep(site, first).returncode == 0
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
     """Tried as often as the site says, and held with the node, the guest and the end of its console."""

@@ -104,7 +104,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("name", FAULTS)
 def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
@@ -125,7 +124,6 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     assert site.nodes()["cn1"] == WELL
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_bridge_that_goes_while_a_guest_boots(site: Site) -> None:
     """This start meets it, or its guest says what it misses and the next one does; the job runs on the other node."""

@@ -13,7 +13,6 @@ from .conftest import Site
 ORPHAN = "/var/lib/vtorque/guests"
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_silent_dhcp_server(site: Site) -> None:
     """The guest lives and gets no address: tried as often as the site says, on whatever node."""
@@ -29,7 +28,6 @@ def test_silent_dhcp_server(site: Site) -> None:
         trouble.drop(site, job_id)
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
     """What was waited for, how long, and what was seen on its console."""
@@ -74,7 +72,6 @@ def test_configuration_that_is_broken(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "RAN\n")
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""

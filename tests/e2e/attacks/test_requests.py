@@ -258,6 +258,7 @@ def test_every_field_with_every_payload_is_refused_or_exact_data_to_roots_reader
     check_no_canary(site)
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_hostile_texts_in_requests_run_nothing_anywhere(site: Site, attack: Attack) -> None:
     """From the batch server to the end of the job: each field with two of them in turn; paths also with a shell's."""
