@@ -343,6 +343,10 @@ SUSPENSION_ANSWER_S = 30.0
 """Bounds: the answer of another node, which asks the batch server itself.
 Waits: nobody.
 Why: it is tried again."""
+SAVING_LOOK_S = 0.3
+"""Bounds: the time between two looks of a start whether guests of a suspended job have left.
+Waits: nobody.
+Why: a look reads a few small files; the start of a guest takes longer."""
 SAVING_WAIT_S = 60.0
 """Bounds: the wait of a start for guests of a suspended job that leave this node's memory.
 Waits: the start of the job, and the next step of the guests.

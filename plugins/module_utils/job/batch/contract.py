@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a batch system's package has besides its `BatchSystem`: one module for each part of the product that asks.
 
-Type checkers and tests read this file, and no program loads it: a module of `job/batch/<system>/` is itself the
-implementation of a protocol, so that a hook or the job's shell loads the one part that it needs.
+Type checkers and tests read this file, and no program loads it: a module of `job/batch/<system>/` is the implementation
+of a protocol by itself, so that a hook or the job's shell loads the one part that it needs.
 """
 
 from __future__ import annotations

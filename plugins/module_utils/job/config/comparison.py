@@ -18,7 +18,6 @@ MACHINES = frozenset(
     {
         "allow_emulation",
         "arch_default",
-        "arp_bin",
         "bridge",
         "cache_max",
         "cache_rate",

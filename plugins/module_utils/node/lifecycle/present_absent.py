@@ -16,7 +16,7 @@ from ...state import layout
 from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
-from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S, SAVING_WAIT_S
+from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S, SAVING_LOOK_S, SAVING_WAIT_S
 from ...wire.form import from_dict
 from ...wire.messages import NodePart
 from ...wire.node_answers import GuestFacts
@@ -32,9 +32,6 @@ from ..system.cpus import Cores
 
 if t.TYPE_CHECKING:
     from .creation.build import Step  # as build: only those pay who ask for guests
-
-SAVING_LOOK_S = 0.3
-"""Between two looks whether guests of a suspended job have left this node's memory."""
 
 
 def present(
