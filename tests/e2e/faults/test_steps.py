@@ -54,9 +54,10 @@ NOT_REACHED = {
 
 Questions and huge pages (all nodes of a lab have the same) that no job of ours asks for, what a node does once for all
 jobs, and what is done when something has failed: that undoes, by the same removal whose own steps are tried."""
-BY_CHANCE = {"present_absent.take_away": (1, 2)}
+BY_CHANCE = {"present_absent.take_away": (1, 2), "remove.remove": (1, 2)}
 """The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are
-not come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end."""
+not come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end.
+And virtiofsd and qemu-nbd end with their qemu: a quick one has done so before the removal looks for it."""
 IN_MEMORY = ("shared_region.find_problem", "shared_region.attach", "shared_region._fill")
 """Steps on a file system that is none of the node's disk: that it is full blames no node."""
 PYTHON = "/opt/vtorque/venv/bin/python"
