@@ -72,6 +72,7 @@ def test_configuration_that_is_broken(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "RAN\n")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
@@ -79,11 +80,11 @@ def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     key = site.full_id(site.batch.unknown)
     orphan = f"{ORPHAN}/{key}.1"
     site.root("cn1", f"mkdir -p {orphan}/vcn1-9")
-    trouble.write_config(site, "cn1", "bridge: [br0\n")
+    trouble.write_config(site, "cn1", f"batch_system: {site.batch.name}\nbridge: [br0\n")
     try:
         assert f"{key}.1: found over" in trouble.sweep(site, "cn1").stdout
         job_id = site.submit(*site.batch.on_first, stdin="echo RAN\n")
-        trouble.check_held(site, job_id, "not YAML: line 2, column 1", "3 of 3")
+        trouble.check_held(site, job_id, "not YAML: line 3, column 1", "3 of 3")
         site.wait_for("the second look", lambda: f"removed  {key}.1" in trouble.sweep(site, "cn1").stdout)
         assert site.root("cn1", f"ls -d {orphan} || echo gone") == "gone\n"
         done = trouble.sweep(site, "cn1")

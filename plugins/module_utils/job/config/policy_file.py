@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -28,18 +29,28 @@ LEAVE = "; leave it at its default"
 AN_ADMINISTRATOR = "an administrator must see to it: vmgr config check"
 
 
-class PolicyErrors(SiteFault):
+class WrongPolicy(SiteFault):
+    """The site's configuration is wrong, and an administrator must see to it.
+
+    Attributes:
+        usable: what could be read in spite of that, and the defaults for the rest.
+    """
+
+    def __init__(self, file: pathlib.Path | str, problem: str, usable: Policy | None = None) -> None:
+        super().__init__(f"the site's configuration {file}", problem, AN_ADMINISTRATOR)
+        self.usable = usable or Policy()
+
+
+class PolicyErrors(WrongPolicy):
     """Everything that is wrong with the site's configuration, told at once.
 
     Attributes:
         faults: one for each thing that is wrong; their origin is the line.
-        usable: what could be read in spite of them, and the defaults for the rest.
     """
 
     def __init__(self, file: pathlib.Path | str, faults: t.Sequence[KeyFault], usable: Policy | None = None) -> None:
-        super().__init__(f"the site's configuration {file}", "; ".join(map(str, faults)), AN_ADMINISTRATOR)
+        super().__init__(file, "; ".join(map(str, faults)), usable)
         self.faults = tuple(faults)
-        self.usable = usable or Policy()
 
 
 @frozen
@@ -90,7 +101,7 @@ def load_usable(read_policy: t.Callable[[], Policy]) -> tuple[Policy, SiteFault 
     """
     try:
         return read_policy(), None
-    except PolicyErrors as error:
+    except WrongPolicy as error:
         return error.usable, error
     except SiteFault as error:
         return Policy(), error
@@ -143,16 +154,30 @@ def parse(text: str, file: pathlib.Path | str, *, compiled: pathlib.Path | None 
         compiled: where it is kept what YAML made of it; None: nowhere.
 
     Raises:
-        SiteFault: it is not YAML.
+        WrongPolicy: it is not YAML.
         PolicyErrors: something in it is wrong; all of it is named.
     """
-    what = f"the site's configuration {file}"
     read_text = read_entries if compiled is None else functools.partial(read_compiled, place=compiled)
     try:
         entries = read_text(text)
     except NotEntries as error:
-        raise SiteFault(what, str(error), AN_ADMINISTRATOR) from None
+        raise WrongPolicy(file, str(error), _read_lines(text)) from None
     return _checked(file, entries)
+
+
+def _read_lines(text: str) -> Policy:
+    """Return what lines of a text say that is not YAML, each by itself: above all which batch system the site has."""
+    values: dict[str, t.Any] = {}
+    tried: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name = line.partition(":")[0]
+        if name not in PARAMETERS or name in tried:
+            continue
+        with contextlib.suppress(NotEntries):
+            for entry in read_entries(line):
+                _take(entry, tried, values)
+        tried[name] = number
+    return Policy(**values)
 
 
 def _content(path: pathlib.Path, owner_uid: int | None) -> str:

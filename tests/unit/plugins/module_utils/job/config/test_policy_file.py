@@ -239,6 +239,16 @@ def test_good_values_of_a_broken_file_are_usable() -> None:
     assert [one.key for one in fault.faults] == ["brigde", "bridge", "timeout"]
 
 
+@pytest.mark.parametrize("broken", ["bridge: [br0", "- a list", "domain: *nothing", "torque_home: /a: /b\n\t"])
+def test_lines_of_a_text_that_is_no_yaml_are_usable_one_by_one(broken: str) -> None:
+    """The sweep would ask another batch system for the jobs of this one."""
+    lines = ["batch_system: slurm", "slurm_bin: /opt/slurm/bin", broken, "timeout: 77  # s", "timeout: 78", "mounts:"]
+    policy, fault = load_usable(lambda: parse("\n".join(lines), "x").policy)
+    assert (policy.batch_system, policy.slurm_bin, policy.timeout) == ("slurm", "/opt/slurm/bin", 77)
+    assert (policy.bridge, policy.domain, policy.torque_home, policy.mounts) == ("br0", None, "/var/spool/torque", ())
+    assert "not YAML" in str(fault)
+
+
 def test_file_that_is_not_trusted_has_no_usable_value(place: pathlib.Path) -> None:
     place.chmod(0o666)
     policy, fault = load_usable(lambda: load(place, owner_uid=MINE))
