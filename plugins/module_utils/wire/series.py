@@ -33,7 +33,7 @@ _POINT = rf"{_SECONDS}( (-|{_SECONDS})){{2}}( (-|{_BYTES})){{5}}"
 TAG_LENGTH = 200
 TAG = rf"[ -~]{{0,{TAG_LENGTH}}}"
 
-Point = tuple[float, tuple[float | None, ...]]
+Point: t.TypeAlias = "tuple[float, tuple[float | None, ...]]"
 """Seconds since the first point, and the figures."""
 
 

@@ -59,7 +59,7 @@ def assign(
     needs = [Need(spec.vcpus, spec.ram_mib) for spec in specs]
     spare = len(free) - sum(need.vcpus for need in needs)
     # a site that reserves nothing gets a core for qemu's own threads where there is one
-    spread = t.cast("Spread", specs[0].numa)
+    spread = t.cast(Spread, specs[0].numa)
     found = place(topology, free, needs, Rules(host_threads=reserved or min(1, max(0, spare)), spread=spread))
     others = found.host or tuple(sorted(core for guest in found.guests for core in guest.cores))
     return tuple(Pins(tuple((core,) for core in guest.cores), others) for guest in found.guests)

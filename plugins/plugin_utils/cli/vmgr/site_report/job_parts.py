@@ -50,10 +50,10 @@ def _start_pieces(record: JobRecord, begin: float, end: float) -> list[Piece]:
         return [Piece("prepare", end - begin)]
     answered, guest = max(answers, key=lambda one: one[0])
     answered = min(max(answered, begin), end)
-    bars = [bar for bar in guest_bars(guest.seconds, answered) if bar.begin_s >= begin]
+    bars = [one for one in guest_bars(guest.seconds, answered) if one.begin_s >= begin]
     first = bars[0].begin_s if bars else answered
     return [
         Piece("prepare", first - begin),
-        *(Piece(bar.kind, bar.seconds) for bar in bars),
+        *(Piece(one.kind, one.seconds) for one in bars),
         Piece("finish", end - answered),
     ]
