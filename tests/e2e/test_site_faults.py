@@ -72,7 +72,6 @@ def test_configuration_that_is_broken(site: Site) -> None:
     assert (ended.exit_status, ended.out) == (0, "RAN\n")
 
 
-@pytest.mark.both
 @pytest.mark.full
 def test_configuration_that_is_no_yaml_keeps_no_leftovers(site: Site) -> None:
     """Jobs are tried as often as the defaults say; the sweep takes away all the same what is nobody's."""
