@@ -115,6 +115,7 @@ def test_saved_job_that_ends_leaves_no_memory(site: Site, how: str) -> None:
         site.wait_for("the memory to be gone", lambda: saved(site) == ["", ""], seen=lambda: saved(site))
         if how != "qdel":
             drop(site, job_id)
+        assert domains(site) == []
 
 
 @pytest.mark.full

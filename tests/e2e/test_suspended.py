@@ -55,6 +55,8 @@ def test_job_deleted_while_suspended_leaves_no_paused_guest(site: Site) -> None:
     site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
     site.root("fe", f"qdel {job_id}")
     site.wait_for("the guests to be gone", lambda: states(site) == [], seen=lambda: states(site))
+    site.wait_state(job_id, "C")
+    assert states(site) == []
 
 
 @pytest.mark.full

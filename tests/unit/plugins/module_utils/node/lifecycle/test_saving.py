@@ -211,8 +211,10 @@ def test_guests_wait_on_the_disk_while_others_have_the_memory(saving: Node) -> N
     place.write_text("<domain><name>vbig-1</name><memory unit='GiB'>900000</memory></domain>")
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("saved guests stay on the disk: cn1 has 0 MiB of memory for guests now, and 128 MiB are")
+    assert not {"vcn1-1", "vcn1-2"} & set(states(saving))
     place.unlink()
     saving.wait_for_words("gone on after")
+    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_whose_address_another_host_has_got_waits_on_the_disk(saving: Node) -> None:
