@@ -17,10 +17,10 @@ import socket
 import time
 import typing as t
 
-from . import hooks, resources, sister, wire
+from . import epilogues, hooks, resources, sister, wire
 from .errors import BAD_STATE
 from .job import RUNNING, SUSPENDED, Job
-from .jobfiles import ERR, OUT, Account, JobFiles, account_of
+from .jobfiles import ERR, Account, JobFiles, account_of
 from .launch import ABORTED, Launch, launch, leave_daemon
 from .loop import Timer
 
@@ -391,7 +391,7 @@ class Superior:
     def _epilogue_child(self) -> t.NoReturn:
         leave_daemon({})
         try:
-            self._run_epilogues()
+            epilogues.run(self.files, self.job, self.account, self.session, self._status, self.mom.alarm)
             if self._delivers:
                 self.files.deliver(self.job, self.account)
             os._exit(0)
@@ -402,38 +402,6 @@ class Superior:
     def _delivers(self) -> bool:
         """An aborted job gets nothing back; one whose sisters failed never had anything."""
         return self.job.interactive is None and not self._rerun and self._status not in (ABORTED, RETRY)
-
-    def _run_epilogues(self) -> None:
-        if self.job.interactive is None:
-            out = self.files.open_stream(self.job, OUT, self.account)
-            err = self.files.open_stream(self.job, ERR, self.account)
-            inherited = {10: out, 11: err}
-        else:
-            out = err = os.open(os.devnull, os.O_WRONLY)
-            inherited = {}
-        base = self.files.base_environment()
-        for path, owner, identity, cwd in self._epilogue_scripts():
-            script = hooks.Script(
-                path=path,
-                owner=owner,
-                arguments=hooks.end_arguments(self.files.mom_priv, self.job, self.session, self._status),
-                environment=hooks.environment(base, self.job, 0, self.files.home, identity.uid == 0),
-                identity=identity,
-                cwd=cwd,
-                umask=0o022,
-                out=out,
-                err=err,
-                inherited=inherited,
-            )
-            hooks.run(script, self.mom.alarm)
-
-    def _epilogue_scripts(self) -> t.Iterator[tuple[pathlib.Path, int, hooks.Identity, str]]:
-        account, mom_priv = self.account, self.files.mom_priv
-        if "epilogue" in self.job.resources:
-            path = pathlib.Path(self.job.variables.get("PBS_O_WORKDIR", "/"), self.job.resources["epilogue"])
-            yield path, account.uid, account.as_user, account.home
-        yield hooks.find(mom_priv, "epilogue.user", self.job), 0, account.as_user, account.home
-        yield hooks.find(mom_priv, "epilogue", self.job), 0, account.as_root, str(mom_priv)
 
     def _over(self, status: int) -> None:
         for link in self._sisters.values():

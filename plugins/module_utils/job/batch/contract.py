@@ -29,14 +29,11 @@ class HookAdapter(t.Protocol):
     """How the batch system calls a hook, how long it waits, and what it takes for the hook's end."""
 
     def read_call(self, arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> HookCall:
-        """Read what the launcher hands on.
+        """Return the call that the launcher hands on, whose job id and user are of their forms.
 
         Args:
             arguments: of the hooks' program.
             environment: its environment; what a user can set in it is not believed.
-
-        Returns:
-            The call, whose job id and user are of their forms.
 
         Raises:
             VTorqueError: the job's id or the user's name is of another form.
