@@ -26,11 +26,11 @@ from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
 from ...slow_libraries import load_library
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import STATIC_MAP_S
 from ...wire.messages import MAC
 from ...wire.unquoted import QUOTE_MAC, number_for_mac
 from ..system import inotify
+from ..system.tool import ask_tool
 from . import iproute, rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
@@ -274,16 +274,7 @@ def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest:
             # with an ACL the group bits are its mask, so that a right granted there shows here too
             if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & 0o022:
                 raise SiteFault(str(path), "can be written by others than root: not run", "see ip_to_mac_script")
-        done = subprocess.run(
-            [str(script), node, str(guests_per_node), str(guest)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=deadline.left_s(STATIC_MAP_S),
-            check=False,
-            env=TOOL_ENVIRONMENT,
-        )
+        done = ask_tool([str(script), node, str(guests_per_node), str(guest)], deadline.left_s(STATIC_MAP_S))
     except subprocess.TimeoutExpired as error:
         raise SiteFault(
             what, f"gave no answer within {error.timeout:.0f} s", "see ip_to_mac_script in vtorque.yml"

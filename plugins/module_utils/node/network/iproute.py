@@ -14,8 +14,8 @@ import typing as t
 
 from ...errors import NodeFault, VTorqueError
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S
+from ..system.tool import ask_tool
 
 _NONE_THERE = "RTNETLINK answers: No such file or directory"
 
@@ -78,16 +78,7 @@ def _read_rows(arguments: t.Sequence[str], deadline: Deadline) -> list[dict[str,
 
 def _run(arguments: t.Sequence[str], deadline: Deadline) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            ["ip", *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=deadline.left_s(ADDRESSES_ANSWER_S),
-            check=False,
-            env=TOOL_ENVIRONMENT,
-        )
+        return ask_tool(["ip", *arguments], deadline.left_s(ADDRESSES_ANSWER_S))
     except subprocess.TimeoutExpired as error:
         raise _failure(arguments, f"gave no answer within {error.timeout:.1f} s") from error
     except OSError as error:

@@ -13,9 +13,9 @@ import subprocess
 
 from ...errors import SiteFault
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
 from ...time_budget import NUMAD_S
 from ..system import cpus
+from ..system.tool import ask_tool
 
 
 def ask(program: pathlib.Path, vcpus: int, memory_mib: int, deadline: Deadline) -> cpus.Cores:
@@ -34,16 +34,7 @@ def ask(program: pathlib.Path, vcpus: int, memory_mib: int, deadline: Deadline) 
     command = [str(program), "-S", "0", "-w", f"{vcpus}:{memory_mib}"]
     what = " ".join(command)
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=deadline.left_s(NUMAD_S),
-            check=False,
-            env=TOOL_ENVIRONMENT,
-        )
+        done = ask_tool(command, deadline.left_s(NUMAD_S))
     except subprocess.TimeoutExpired as error:
         raise SiteFault(what, f"gave no answer within {error.timeout:.0f} s") from error
     except OSError as error:

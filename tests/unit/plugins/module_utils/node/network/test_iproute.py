@@ -11,6 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import iproute
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import tool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 from .kernel import run_in_network
@@ -70,7 +71,7 @@ def test_kernels_tables_are_asked_and_changed() -> None:
 @pytest.fixture
 def pretend(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[[str], None]:
     """Put a program of another text in the place of `ip`."""
-    monkeypatch.setattr(iproute, "TOOL_ENVIRONMENT", {"PATH": str(tmp_path)})
+    monkeypatch.setattr(tool, "TOOL_ENVIRONMENT", {"PATH": str(tmp_path)})
 
     def put(script: str) -> None:
         (tmp_path / "ip").write_text(f"#!/bin/sh\n{script}\n")

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A program of the node, or of its site, that is asked one question: it hears nothing, and has a bounded time."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+
+from ...system.environment import TOOL_ENVIRONMENT
+
+
+def ask_tool(command: t.Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a program with the environment of all tools and an empty standard input, and return what it printed as text.
+
+    Args:
+        command: the program and its arguments.
+        timeout_s: seconds until it must have ended.
+
+    Raises:
+        subprocess.TimeoutExpired: it had no end, and was killed.
+        OSError: it cannot be run.
+    """
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        timeout=timeout_s,
+        check=False,
+        env=TOOL_ENVIRONMENT,
+    )
