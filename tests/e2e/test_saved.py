@@ -55,8 +55,8 @@ def domains(site: Site) -> list[str]:
 
 def saved(site: Site) -> list[str]:
     """Return the files of all guests that are on the disk, as owner, mode and the mode of their directory."""
-    look = f"for f in {MEMORY}; do [ -e $f ] && stat -c '%U %a' $f && stat -c %a $(dirname $f); done; :"
-    return [site.root(node, look) for node in NODES]
+    command = f"for f in {MEMORY}; do [ -e $f ] && stat -c '%U %a' $f && stat -c %a $(dirname $f); done; :"
+    return [site.root(node, command) for node in NODES]
 
 
 def suspend(site: Site, job_id: str) -> None:
@@ -205,8 +205,8 @@ def test_site_that_stops_the_session_alone_pauses_no_guest(site: Site) -> None:
         wait_in_guest(site, job_id)
         site.root("fe", f"qsig -s suspend {job_id}")
         site.root(NODES[0], "/opt/vtorque/bin/vtorque-sweep")
-        look = "virsh list --all | awk '/vcn/{print $3}'"
-        assert [site.root(node, look) for node in NODES] == ["running\n"] * 2
+        command = "virsh list --all | awk '/vcn/{print $3}'"
+        assert [site.root(node, command) for node in NODES] == ["running\n"] * 2
         site.root("fe", f"qsig -s resume {job_id}")
         assert finish(site, job_id).exit_status == 0
 

@@ -21,7 +21,7 @@ WIDTHS = {"desk": 1300, "phone": 400}
 LIGHT, DARK = "rgb(246, 247, 249)", "rgb(18, 22, 28)"
 
 
-def look(opened: Browser, path: pathlib.Path, name: str) -> list[Seen]:
+def open_page(opened: Browser, path: pathlib.Path, name: str) -> list[Seen]:
     """Open a page in each way, and check what must be true of each: nothing is wider, loaded, run or complained of."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     found = []
@@ -49,7 +49,7 @@ def test_page_of_a_site_reports_the_job_that_ran_and_its_nodes(site: Site, tmp_p
     path = tmp_path / "index.html"
     path.write_text(site.root("fe", "cat /run/vtorque-page/index.html; rm -r /run/vtorque-page"))
     with browser() as opened:
-        text = look(opened, path, "lab")[0].facts["text"]
+        text = open_page(opened, path, "lab")[0].facts["text"]
     number = re.match(r"[0-9]+", ended.job_id)
     assert number
     assert re.search(rf"^{number[0]}\salice\sdrawn\sexit status 0$", text, re.MULTILINE), text
@@ -71,7 +71,7 @@ def test_page_of_a_week_is_readable_and_runs_nothing(name: str, names: tuple[str
     path = tmp_path / "index.html"
     path.write_text(page.render_page(facts.collect(made_up_week.sources(900, names)), None))
     with browser() as opened:
-        found = look(opened, path, name)
+        found = open_page(opened, path, name)
     assert all("What became of jobs" in seen.facts["text"] for seen in found)
     for seen in found:
         assert not {"script", "img", "a", "iframe", "form"} & set(seen.facts["elements"])

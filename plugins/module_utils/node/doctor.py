@@ -240,7 +240,7 @@ def check_pages(settings: NodeSettings) -> Finding:
             {pool: one.free for pool, one in pools.items()},
         )
     )
-    shown = f"{free_mib}/{total_mib} MiB" if total_mib else "-"
+    amount = f"{free_mib}/{total_mib} MiB" if total_mib else "-"
     each = ", ".join(
         f"cell {cell}: {one.free} of {one.total} pages of {page_name(kib)} are free"
         for (cell, kib), one in sorted(pools.items())
@@ -249,13 +249,13 @@ def check_pages(settings: NodeSettings) -> Finding:
     ordinary_mib = memory.node_mib() - settings.host_ram_mib - total_mib
     if ordinary_mib <= 0:
         problem = f"{total_mib} MiB in huge pages leave no ordinary memory for guests: {each}"
-        return Finding("pages", WARN, shown, problem, "set fewer apart, or let all jobs here ask for hugepages")
+        return Finding("pages", WARN, amount, problem, "set fewer apart, or let all jobs here ask for hugepages")
     if not total_mib and not settings.pages_raise:
         problem = "no huge pages are set apart, and hugepages_raise is false: jobs with hugepages=2M or 1G fail here"
-        return Finding("pages", WARN, shown, problem, "set some apart at boot, or hugepages_raise: true")
+        return Finding("pages", WARN, amount, problem, "set some apart at boot, or hugepages_raise: true")
     if len({cell for (cell, _kib), one in pools.items() if one.total}) < len({cell for cell, _kib in pools}):
-        return Finding("pages", WARN if total_mib else OK, shown, each and f"some cells have none: {each}")
-    return Finding("pages", shown=shown)
+        return Finding("pages", WARN if total_mib else OK, amount, each and f"some cells have none: {each}")
+    return Finding("pages", shown=amount)
 
 
 def look_at_sharing(settings: NodeSettings) -> Finding:

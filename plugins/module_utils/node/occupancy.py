@@ -36,7 +36,7 @@ NODES = pathlib.Path("/sys/devices/system/node")
 """Where the kernel tells of each cell."""
 
 
-def look(settings: NodeSettings, nodes: pathlib.Path = NODES) -> NodeTopology:
+def read_occupancy(settings: NodeSettings, nodes: pathlib.Path = NODES) -> NodeTopology:
     """Return what this node has, and who has what of it now.
 
     Args:

@@ -70,4 +70,4 @@ def answer_topology(load: LoadPolicy) -> Answer:
     Args:
         load: gives the site's policy.
     """
-    return {**make_answer(), "topology": to_dict(occupancy.look(read_settings(load)))}
+    return {**make_answer(), "topology": to_dict(occupancy.read_occupancy(read_settings(load)))}

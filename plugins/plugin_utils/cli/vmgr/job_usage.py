@@ -13,6 +13,7 @@ import math
 import typing as t
 
 from ....module_utils.job.records.job_record import Guest, JobRecord
+from ....module_utils.job.records.samples import series_file
 from ....module_utils.text import format_bytes_short, format_mib
 
 BAR_CELLS = 24
@@ -25,7 +26,6 @@ JUDGED_S = 60.0
 """A shorter job says nothing about the resources that it needs."""
 IDLE_SHARE = 0.5
 """Advice is given where less than this share of the vCPUs worked."""
-MOST_J = 1e18
 """Of a node; more is no figure."""
 LITTLE_MEMORY = 0.4
 """Advice is given where less than this share of the memory was ever touched."""
@@ -126,28 +126,13 @@ def format_energy(record: JobRecord) -> str:
     Args:
         record: of the start.
     """
-    found = energies_of(record)
+    found = series_file.read_energy(record)
     if not found:
         return ""
     how = "measured" if all(how == "measured" for _joules, how in found) else "estimated by processor time"
     nodes = len(record.nodes) - len(record.bare)
     of = f", of {len(found)} of {nodes} nodes" if len(found) < nodes else ""
     return f"energy: {format_joules(sum(joules for joules, _how in found))}, {how}{of}"
-
-
-def energies_of(record: JobRecord) -> list[tuple[float, str]]:
-    """Return the joules of each node that can measure them, and how it did: `measured` or `estimated`.
-
-    Args:
-        record: of the start.
-    """
-    nodes = record.raw.get("energy")
-    found = []
-    for one in nodes.values() if isinstance(nodes, dict) else ():
-        joules = one.get("joules") if isinstance(one, dict) else None
-        if isinstance(joules, (int, float)) and not isinstance(joules, bool) and 0 <= joules < MOST_J:
-            found.append((float(joules), str(one.get("how"))))
-    return found
 
 
 def format_joules(joules: float) -> str:

@@ -115,7 +115,7 @@ def _show_topology(call: argparse.Namespace, load: LoadPolicy) -> int:
     if call.node is None and not compute_nodes.is_compute_node(load):
         raise UserFault("node topology", "this host is no compute node", "name one, or see --all")
     if call.node is None or node_topology.is_here(call.node):
-        found = occupancy.look(read_settings(load))
+        found = occupancy.read_occupancy(read_settings(load))
     else:
         found = node_topology.ask_node(call.node, load())
     if call.svg is not None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ....wire.series import JobSeries
+from ....wire.series import MEASURED, JobSeries
 from ..job_record import JobRecord
 from .rates import GuestRates, rates_of
+from .series_file import read_energy
 
 NEVER_MEASURED = ("flops_any", "mem_bw")
 UNITS = {
@@ -172,9 +173,7 @@ def _meta(
 
 
 def _was_alone(record: JobRecord) -> bool:
-    energy = record.raw.get("energy")
-    told = energy.values() if isinstance(energy, dict) else ()
-    return any(isinstance(one, dict) and one.get("how") == "measured" for one in told)
+    return any(how == MEASURED for _joules, how in read_energy(record))
 
 
 def _state(record: JobRecord) -> str:

@@ -16,8 +16,13 @@ from ....system import files
 from ....wire.form import FormError, from_dict, to_dict
 from ....wire.series import JobSeries, NodeSeries, join_series
 
+if t.TYPE_CHECKING:
+    from ..job_record import JobRecord
+
 LIMIT = 2 << 20
 """Bytes of the file."""
+MOST_J = 1e18
+"""Joules of a node that a record may have; more is no figure."""
 
 
 def write_series(steps: pathlib.Path, record: pathlib.Path, reader_uid: int | None) -> tuple[NodeSeries, ...]:
@@ -56,6 +61,21 @@ def energy_of(nodes: t.Iterable[NodeSeries]) -> dict[str, dict[str, t.Any]]:
         for one in nodes
         if one.energy_how and one.energy_j >= 0
     }
+
+
+def read_energy(record: JobRecord) -> list[tuple[float, str]]:
+    """Return the joules of each node that could measure them, and how it did (`series.MEASURED`, `series.ESTIMATED`).
+
+    Args:
+        record: of the start, as `energy_of` has filled it; what is not of that form is left out.
+    """
+    nodes = record.raw.get("energy")
+    found = []
+    for one in nodes.values() if isinstance(nodes, dict) else ():
+        joules = one.get("joules") if isinstance(one, dict) else None
+        if isinstance(joules, (int, float)) and not isinstance(joules, bool) and 0 <= joules < MOST_J:
+            found.append((float(joules), str(one.get("how"))))
+    return found
 
 
 def check_series(content: bytes) -> JobSeries:

@@ -17,9 +17,10 @@ import typing as t
 from .....module_utils.job.batch.api import NOTE_PREFIX, BatchJob, BatchNode
 from .....module_utils.job.batch.liveness import RUNNING
 from .....module_utils.job.records.job_record import JobRecord
+from .....module_utils.job.records.samples import series_file
 from .....module_utils.job.request.request import PREFIX
 from .....module_utils.text import printable
-from ..job_usage import energies_of, uses_of
+from ..job_usage import uses_of
 from .job_parts import Piece, pieces_of
 
 DAYS = 7
@@ -366,7 +367,7 @@ def _seconds(record: JobRecord, phase: str) -> float | None:
 
 def _recent(moment: float, outcome: str, record: JobRecord, names: bool) -> RecentJob:
     uses = uses_of(record)
-    energy = energies_of(record)
+    energy = series_file.read_energy(record)
     return RecentJob(
         job_id=record.job_id,
         start=record.start,

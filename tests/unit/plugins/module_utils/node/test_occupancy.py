@@ -68,11 +68,11 @@ def settings(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> NodeSet
 
 def answer(settings: NodeSettings, tmp_path: pathlib.Path) -> node_topology.NodeTopology:
     """What another host reads of the node's answer."""
-    sent = json.dumps(form.to_dict(occupancy.look(settings, tmp_path / "nodes")))
+    sent = json.dumps(form.to_dict(occupancy.read_occupancy(settings, tmp_path / "nodes")))
     return node_topology.topology_from_dict(json.loads(sent))
 
 
-def test_look_gives_cells_pages_as_the_kernel_has_them_and_leased_devices(
+def test_occupancy_has_cells_pages_as_the_kernel_has_them_and_leased_devices(
     settings: NodeSettings, tmp_path: pathlib.Path
 ) -> None:
     place = tmp_path / "nodes/node0/hugepages/hugepages-2048kB"
@@ -88,7 +88,7 @@ def test_look_gives_cells_pages_as_the_kernel_has_them_and_leased_devices(
     assert found.devices == (node_topology.HeldDevice(DEVICE, "gpu", -1, "leased", KEY),)
 
 
-def test_look_gives_what_guests_have_that_live_or_are_being_made(
+def test_occupancy_has_what_guests_have_that_live_or_are_being_made(
     settings: NodeSettings, tmp_path: pathlib.Path
 ) -> None:
     claims.claim(settings.guests_dir / KEY / "vcn1-1", Pins(((1,), (2, 3)), (0,)))

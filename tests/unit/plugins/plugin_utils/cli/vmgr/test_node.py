@@ -84,7 +84,7 @@ def test_node_is_for_root_alone(capsys: pytest.CaptureFixture[str], monkeypatch:
 def topology(monkeypatch: pytest.MonkeyPatch, settings: NodeSettings) -> node_topology.NodeTopology:
     """What this node has."""
     found = node_topology.topology_from_dict(json.loads(FIXTURE.read_text(encoding="utf-8")))
-    monkeypatch.setattr(occupancy, "look", lambda asked: found if asked is settings else None)
+    monkeypatch.setattr(occupancy, "read_occupancy", lambda asked: found if asked is settings else None)
     monkeypatch.setattr(main, "load", lambda _path: Policy(ssh_timeout=5))
     monkeypatch.setattr(compute_nodes, "is_compute_node", lambda _load: True)
     return found
