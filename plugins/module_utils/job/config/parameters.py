@@ -139,7 +139,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
 _LOG, _SPARE = "the product's log", "spare nodes"
-_IOCM, _VRDMA = "IOcm", "vRDMA"
+_IOCM, _VRDMA, _CHECKPOINT = "IOcm", "vRDMA", "checkpoints"
 
 
 @frozen
@@ -327,6 +327,8 @@ class Policy:
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
+    checkpoint_default: str = _default_of("checkpoint", "off", later=_CHECKPOINT)
+    checkpoint_every_default: int | None = _default_of("checkpoint_every", None, later=_CHECKPOINT)
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)

@@ -109,6 +109,11 @@ class JobRecord:
         return tuple(_text(node) for node in _list(self.raw.get("bare")))
 
     @property
+    def survival(self) -> dict[str, str]:
+        """What its guests live through, each in a clause (`guest_saving.Survival`), as far as it is known."""
+        return {_text(key): _text(value) for key, value in _mapping(self.raw.get("survival")).items() if value}
+
+    @property
     def guests(self) -> tuple[Guest, ...]:
         """By rank, as far as they are known."""
         found = [_guest(one) for one in _list(self.raw.get("guests")) if isinstance(one, dict)]

@@ -165,6 +165,7 @@ FORM: dict[str, Check] = {
     "request": _mapping(_text),
     "nodes": _list(_text),
     "bare": _list(_text),
+    "survival": _mapping(_text),
     "guests": _list(_GUEST),
     "phases": _mapping(_object(began=_figure, seconds=_figure, given_back=_figure), MANY),
     "error": _or_none(_FACTS),

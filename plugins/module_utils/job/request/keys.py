@@ -12,6 +12,7 @@ from .value_types import (
     Kind,
     boolean,
     choice,
+    duration_min,
     either,
     number,
     path,
@@ -66,6 +67,8 @@ KEYS: dict[str, Key] = {
     "hypervisor": Key(choice(*HYPERVISORS), "kvm, skvm, or qemu: software emulation"),
     "nodes": Key(number(1, 100_000), "number of hosts that run guests, from the first; the others stay bare"),
     "pci": Key(several(_PCI, separator="+"), "host devices that the guest gets"),
+    "checkpoint": Key(choice("off", "on"), "save the guests of the job at a request, to begin again from there"),
+    "checkpoint_every": Key(duration_min(1, 10_080), "save them by itself, so often"),
 }
 """Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
 

@@ -229,6 +229,28 @@ def size_mib(low: int, high: int) -> Kind:
     return Kind(read, allowed, "size")
 
 
+def duration_min(low: int, high: int) -> Kind:
+    """A time as a whole number of minutes: a number with m, h or d, minutes when bare.
+
+    Args:
+        low: the least, in minutes.
+        high: the greatest, in minutes.
+
+    Returns:
+        A kind that reads minutes.
+    """
+    allowed = f"a number with m, h or d (minutes when bare) from {low} to {high} minutes"
+
+    def read(value: object) -> int:
+        found = None if isinstance(value, bool) else re.fullmatch(r"([0-9]{1,6})([mhd]?)", str(value).lower())
+        minutes = int(found[1]) * {"": 1, "m": 1, "h": 60, "d": 1440}[found[2]] if found else -1
+        if not low <= minutes <= high:
+            raise BadValue(allowed)
+        return minutes
+
+    return Kind(read, allowed)
+
+
 def choice(*choices: str) -> Kind:
     """One of some words, in any case; what comes out is spelled as in the table.
 
@@ -244,8 +266,9 @@ def choice(*choices: str) -> Kind:
 
     def read(value: object) -> str:
         word = str(value).lower()
-        # YAML takes a bare off for false, and a role makes a text of that
+        # YAML takes a bare off for false and on for true, and a role makes a text of that
         word = "off" if word == "false" and "off" in choices else word
+        word = "on" if word == "true" and "on" in choices else word
         if word not in spelled:
             raise BadValue(allowed + nearest(word, choices))
         return spelled[word]

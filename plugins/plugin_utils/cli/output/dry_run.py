@@ -13,6 +13,7 @@ import typing as t
 
 from ....module_utils.job.request.keys import KEYS
 from ....module_utils.text import format_mib
+from ....module_utils.wire.form import to_dict
 from ...bridge import preview
 from .json_output import Query, tell
 
@@ -44,7 +45,7 @@ def print_submission(
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document: dict[str, t.Any] = {"request": request, "shell": resolved.shell, name: list(command)}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
-        document |= {"adds": submission.added, "pinned": submission.pinned, "suspended": submission.suspended}
+        document |= {"adds": submission.added, "pinned": submission.pinned, **to_dict(submission.survival)}
         document |= {"neutral_lines": vm_lines}
         _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
         return
@@ -61,7 +62,7 @@ def print_submission(
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
     if submission.pinned:
         print(f"(vcpu_pinning on each node: {submission.pinned})")
-    print(f"(suspended: {submission.suspended})")
+    print(*(f"({event}: {clause})" for event, clause in to_dict(submission.survival).items()), sep="\n")
     if submission.added:
         print(f"(metadata adds to each guest: {submission.added})")
     if placed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
@@ -301,6 +302,58 @@ def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str,
 )  # fmt: skip
 def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
     assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
+
+
+@pytest.mark.parametrize("text", ["checkpoint=on", "checkpoint_every=30m"])
+def test_resolve_of_a_request_for_checkpoints_refuses_it_with_all_that_is_in_the_way(text: str) -> None:
+    key = text.partition("=")[0]
+    assert objections(f"img=debian12,vcpu_pinning=false,{text}")[key] == "not available on this site yet"
+    message = objections(f"img=debian12,disk=/home/alice/d.img,unclot=true,{text}", Policy(unclot_enabled=True))[key]
+    assert message == (
+        "not available on this site yet; nor could these guests be saved: it shares memory with other guests; a "
+        "process of the user's serves its disk or image"
+    )
+    message = objections(f"img=debian12,{text}", Policy(home_via="virtiofs"))[key]
+    assert message.endswith("nor could these guests be saved: it mounts a directory of its node by virtiofs")
+
+
+def test_resolve_of_a_request_without_checkpoints_takes_it() -> None:
+    assert resolve(parse([("img=debian12,checkpoint=off", "x")]), Policy(), POOL).word("checkpoint") == "off"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "expected"),
+    [
+        ("img=debian12", {}, set()),
+        ("img=debian12", {"home_via": "virtiofs"}, {"virtiofs"}),
+        ("img=debian12", {"mounts": ("/data /data 9p",)}, {"9p"}),
+        ("img=debian12", {"mounts": ("fs:/data /data nfs",)}, set()),
+        ("img=debian12,pci=gpu:1", {"pci_classes": ("gpu 0000:01:00.0",)}, {"pci"}),
+        ("img=debian12,unclot=true", {"unclot_enabled": True}, {"shared memory"}),
+        ("img=debian12,disk=/home/alice/d.img", {}, {"user disk"}),
+        ("img=/home/alice/i.img,distro=debian", {"allow_user_images": True}, {"user disk"}),
+        ("img=debian12,vcpu_pinning=true", {}, {"cells"}),
+        ("img=debian12,vcpu_pinning=true,numa=off", {}, set()),
+        ("img=debian12,vcpu_pinning=true,hugepages=2M", {}, {"cells", "huge pages"}),
+        ("img=efi", {}, {"uefi"}),
+        ("img=osv", {"home_via": "virtiofs"}, {"osv"}),
+    ],
+)
+def test_parts_in_the_way_of_a_request_are_what_its_guests_will_have(
+    text: str, changes: dict[str, t.Any], expected: set[str]
+) -> None:
+    images = (
+        ImageFacts("debian12@1", "debian", "x86_64", "bios"),
+        ImageFacts("efi@1", "debian", "x86_64", "uefi"),
+        ImageFacts("osv@1", "osv", "x86_64"),
+    )
+    offers, policy = Offers(images), Policy(**changes)
+    resolved = resolve(parse([(text, "command line")]), policy, offers)
+    assert policy_module.parts_in_the_way(resolved.values, resolved.origins, policy, offers) == expected
+    survival = policy_module.survival_of(resolved, policy, offers, interactive=True, bare=True)
+    for reason in ("it has a terminal", "some of its hosts stay bare"):
+        assert reason in survival.checkpoint
+        assert reason in survival.moved
 
 
 SHARING = Policy(unclot_enabled=True)

@@ -78,6 +78,23 @@ def test_plan_has_the_directory_that_the_server_has_of_the_job(known: str, plann
     assert planned(init_work_dir=known).directory == planned_as
 
 
+def test_plan_has_for_the_record_what_the_guests_live_through() -> None:
+    plan = planned(policy=dataclasses.replace(POLICY, suspend_guests="save", home_via="virtiofs"), interactive=True)
+    reason = "it mounts a directory of its node by virtiofs"
+    assert plan.survival.suspended == f"its guests are paused, and not saved: {reason}"
+    assert plan.survival.checkpoint.startswith("no, because ")
+    assert f"; {reason}; it has a terminal" in plan.survival.checkpoint
+    x = parse([("img=debian12,vcpus=2,ram=1G,nodes=1", "command line")]).encode()
+    mixed_job = planned("n1\nn1\nn1\nn2\n", x=x, slot_hosts=("n1", "n1", "n1", "n2"))
+    assert "some of its hosts stay bare" in mixed_job.survival.moved
+
+
+def test_request_for_checkpoints_is_refused_by_root_whoever_submitted_it() -> None:
+    x = parse([("img=debian12,vcpus=2,ram=1G,checkpoint=on", "command line")]).encode()
+    with pytest.raises(RequestErrors, match=r"checkpoint=on: not available on this site yet; nor could .* virtiofs"):
+        planned(x=x, policy=dataclasses.replace(POLICY, home_via="virtiofs"))
+
+
 IN_OSV = dataclasses.replace(OFFERS, images=(ImageFacts("osv@1", "osv", "x86_64"),))
 
 
