@@ -121,6 +121,9 @@ done
 if [ -e /usr/lib/vtorque/data ]; then
     while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-disk
 fi
+if [ -e /usr/lib/vtorque/rdma ] && [ -e /lib/modules/order-rdma ]; then
+    while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-rdma
+fi
 # what is not there is told by the same program again
 /usr/lib/vtorque/mounts >/dev/null 2>&1 || exec /usr/lib/vtorque/ready
 # dropbear looks for keys in the home alone: what it finds there is root's, and no user can move a mount

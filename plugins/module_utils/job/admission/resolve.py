@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 
 from ... import guest_saving
 from ...frozen import frozen
 from ...guest_kinds import OSV, kind_of
 from ..config.batch_systems import facts_of
-from ..config.consistency import DATA, HOOK_SCRIPTS, as_asked, is_taken, out_of_bounds
+from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import DISK, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
@@ -21,16 +20,6 @@ from ..request.value_types import KeyFault, Value, format_value, nearest, writte
 from . import host_devices, numa
 
 SITE_DEFAULT = "site default"
-
-
-def host_matches(expression: str | None, host: str) -> bool:
-    """Return whether a host fits one of the site's host expressions (None: no host does), by either name.
-
-    In any case, as names of hosts are compared (`batch.same_host`).
-    """
-    if expression is None:
-        return False
-    return any(re.fullmatch(expression, name, re.IGNORECASE) for name in (host, host.partition(".")[0]))
 
 
 @frozen
@@ -42,12 +31,14 @@ class ImageFacts:
         distro: its family, or "" when nothing is recorded.
         arch: its architecture, or "" when nothing is recorded.
         boot: how it boots (`images.BOOT_MODES`), or "" when nothing is recorded.
+        rdma: have its guests verbs (`vrdma=true`)?  `yes` or `no`, or "" when nothing is recorded.
     """
 
     name: str
     distro: str = ""
     arch: str = ""
     boot: str = ""
+    rdma: str = ""
 
 
 @frozen
@@ -89,9 +80,7 @@ class Resolved:
 
 
 _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
-    "vrdma": lambda value: value is True,
     "iocm": lambda value: value is True,
-    "hypervisor": lambda value: value == "skvm",
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
     "checkpoint": lambda value: value == "on",
@@ -101,8 +90,8 @@ _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
 _CHECKPOINTS = ("checkpoint", "checkpoint_every")
 NOT_AVAILABLE_YET = "not available on this site yet"
 
-USELESS_YET = frozenset(_NOT_YET) - {"hypervisor"}
-"""Keys that only their defaults may be given for; of the others some values have their effect."""
+USELESS_YET = frozenset(_NOT_YET)
+"""Keys that only their defaults may be given for."""
 
 
 def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
@@ -136,6 +125,8 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
     faults.extend(host_devices.settle_region(values, origins, request.values, policy))
+    image = next((one for one in offers.images or () if one.name == values["img"]), None)
+    faults.extend(host_devices.settle_rdma(values, origins, request.values, policy, image.rdma if image else ""))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
@@ -222,6 +213,8 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
     if key == "disk" and is_taken(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
+    if key == "hypervisor" and value == "skvm":
+        return SKVM
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
     return out_of_bounds(key, value, policy)

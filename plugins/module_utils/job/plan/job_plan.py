@@ -38,7 +38,7 @@ from ...wire.messages import (
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import mixed, numa, osv, start_directory, vcpu_map
-from ..admission.host_devices import wishes_for_wire
+from ..admission.host_devices import rdma_for_wire, wishes_for_wire
 from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, resolve, survival_of
 from ..admission.resources import demand
 from ..batch.api import BatchJob
@@ -233,6 +233,7 @@ class _Decided(t.NamedTuple):
     owner: Owner
     pinning: vcpu_map.VcpuMap | None
     devices: tuple[DeviceWish, ...]
+    rdma: str
 
 
 def _decide(
@@ -260,7 +261,8 @@ def _decide(
     _check_start_directory(job, owner, policy, terms)
     devices = wishes_for_wire(resolved.values["pci"], policy)
     _check_devices(job, devices)
-    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices)
+    rdma = rdma_for_wire(resolved.values["vrdma"], policy, vm_nodes)
+    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, rdma)
 
 
 def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
@@ -316,6 +318,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             numa=cells,
             hugepages=pages,
             shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
+            rdma=decided.rdma,
         )
         for index in range(per_node)
     )

@@ -46,8 +46,9 @@ OPTIONAL_FORMS = {
     "made": r"[^\x00-\x1f\x7f]{0,200}",
     "source": r"[^\x00-\x1f\x7f]{0,4096}",
     "inputs": r"[^\x00-\x1f\x7f]{0,200}",
+    "rdma": "(yes|no)?",
 }
-"""What an image that was made before they were kept does not have: who made it, how, and of what."""
+"""What not every image has: who made it, how, and of what; and whether its guests have verbs (`vrdma=true`)."""
 PART = ".part:"
 """Begins the name of a copy that is on its way (`image_cache.Cache.part`)."""
 READ_BYTES = 4 << 20

@@ -38,7 +38,7 @@ class NodeSettings:
         state_dir: holds `guests`, `slots` and `records`; local to the node, survives a reboot.
         run_dir: holds locks and tombstones; gone with a reboot, as the guests are.
         template_dir: the site's own templates, searched first.
-        hypervisor_default: what a job of this site gets that does not ask: `kvm`, `skvm` or `qemu`.
+        hypervisor_default: what a job of this site gets that does not ask: `kvm` or `qemu`.
         arch_default: the same for the architecture.
         own_images_mib: the greatest disk, in MiB, of an image of a user's own; 0: the site allows none.
         host_ram_mib: memory in MiB that is kept free for the host.
@@ -66,6 +66,7 @@ class NodeSettings:
         mount_s: for so many seconds a guest tries to mount something before it gives up.
         pci_classes: PCI devices of this node that guests may have.
         shares_regions: may guests of a job share a region of memory?
+        rdma_kind: of the RDMA devices that guests of this node may have; "": they may have none.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
@@ -121,6 +122,7 @@ class NodeSettings:
     mount_s: int = 3
     pci_classes: tuple[PciClass, ...] = ()
     shares_regions: bool = False
+    rdma_kind: str = ""
     suspend_guests: str = "pause"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),

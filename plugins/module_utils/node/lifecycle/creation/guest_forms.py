@@ -76,6 +76,7 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
         additions=part.additions,
         data_disk=guest.data is not None,
         shares_region=spec.shared_mib > 0,
+        rdma=spec.rdma,
         vcpus=spec.vcpus,
         scripts=settings.guest_scripts,
         programs=settings.guest_programs,

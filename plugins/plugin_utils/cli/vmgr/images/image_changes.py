@@ -67,6 +67,7 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
         "boot": call.boot,
         "cmdline": call.cmdline,
         "made": f"vmgr image {call.verb}",
+        "rdma": call.rdma,
         **paths,
     }
 

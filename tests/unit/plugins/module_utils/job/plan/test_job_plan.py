@@ -120,6 +120,22 @@ def test_job_in_osv_is_one_guest_whoever_asks() -> None:
         in_osv(shell="/bin/zsh")
 
 
+RDMA_X = parse([("img=debian12,vcpus=2,ram=1G,vrdma=true", "command line")]).encode()
+
+
+def test_rdma_device_of_each_guest_is_of_the_sites_kind() -> None:
+    site = dataclasses.replace(POLICY, vrdma_enabled=True, vrdma_nodes="n[12]")
+    plan = planned("n1\n" * 3 + "N2\n" * 3, site, x=RDMA_X, slot_hosts=("n1",) * 3 + ("N2",) * 3)
+    assert [guest.rdma for part in plan.parts.values() for guest in part.guests] == ["rxe", "rxe"]
+    assert [guest.rdma for guest in planned(policy=site).parts["n1"].guests] == [""]
+
+
+def test_job_on_a_node_without_rdma_is_refused_by_root_with_its_name() -> None:
+    site = dataclasses.replace(POLICY, vrdma_enabled=True, vrdma_nodes="n1")
+    with pytest.raises(UserFault, match=r"vrdma=true: no guest of n2 can have one \(vrdma_nodes\)"):
+        planned("n1\n" * 3 + "n2\n" * 3, site, x=RDMA_X, slot_hosts=("n1",) * 3 + ("n2",) * 3)
+
+
 def test_disk_of_the_users_is_rank_0s_alone() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,vms_per_node=2,disk=/home/alice/data", "command line")]).encode()
     plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, slot_hosts=("n1",) * 3 + ("n2",) * 3)
