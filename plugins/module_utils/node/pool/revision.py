@@ -22,6 +22,9 @@ from . import disk_check, images
 from .checksum import Advance, digest, ignore_progress
 from .images import Image
 
+WARM = "1"
+"""The version of the first order that images are made for (`guest/first_order.py`)."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
@@ -37,6 +40,7 @@ class Wanted:
         kernel: boots the disk, and is kept beside it.
         made: how it was made, in words.
         inputs: a digest of what it was made of, for who makes it again.
+        warm: do its guests take the first order of a warm start?  That is of the disk, and goes with a new one.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Wanted:
     cmdline: str | None = None
     made: str = ""
     inputs: str = ""
+    warm: bool = False
 
 
 def check_name(name: str, pool: pathlib.Path) -> None:
@@ -105,7 +110,7 @@ def same(wanted: Wanted, before: Image, *, advance: Advance = ignore_progress) -
         UserFault: a file that is wanted cannot be read.
     """
     record = record_of(wanted, before)
-    keys = ("distro", "arch", "description", *(("inputs",) if wanted.inputs else ()))
+    keys = ("distro", "arch", "description", "warm", *(("inputs",) if wanted.inputs else ()))
     if any(record.get(key) != before.record.get(key) for key in keys):
         return False
     there = before.record["boot"]
@@ -170,6 +175,8 @@ def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
         # a disk that is kept was made of what it was made of
         "inputs": wanted.inputs or ("" if wanted.disk else str(old.get("inputs") or "")),
     }
+    if warm := WARM if wanted.warm else "" if wanted.disk else str(old.get("warm") or ""):
+        record["warm"] = warm
     _check_words(record)
     return record
 
