@@ -43,7 +43,7 @@ CMDLINE = "console=ttyS0 quiet cryptomgr.notests"
 """The kernel would try each of its ciphers first, a seventh of its boot on an emulated processor."""
 DESCRIPTIONS = {OSV: "no OSv, but a Linux that speaks as much of its API as a job needs, for tests"}
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
-               "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
+               "usr/lib/vtorque-image", "var/log", "var/run", "var/spool")  # fmt: skip
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "usr/sbin": "bin", "init": "usr/bin/busybox"}
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -115,7 +115,7 @@ def _build(
         _bare_tree(place / "root", [*osv.parts(place / "compiled"), (HERE / "rc_osv.sh", "etc/rc")])
         _modules(place / "root", "order", kernel.modules(place / "package", MODULES))
     else:
-        _tree(place / "root", place / "package", [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
+        _tree(place, [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
     names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
     # not compressed: unpacking costs an emulated processor more than reading the file
     archive = run("/usr/bin/cpio", "-o", "-0", "-H", "newc", "-R", "0:0", "--quiet", cwd=place / "root", stdin=names)
@@ -131,7 +131,7 @@ def _build(
     pool.mkdir(mode=0o755, parents=True, exist_ok=True)
     wanted = {
         "name": name, "disk": place / "disk.qcow2", "distro": "osv" if name == OSV else "debian", "inputs": inputs,
-        **boot, "made": "lab.guests",
+        **boot, "made": "lab.guests", "warm": name != OSV,
         "description": DESCRIPTIONS.get(name, "busybox and dropbear: boots in seconds, for tests"),
     }  # fmt: skip
     try:
@@ -151,9 +151,12 @@ def _sorted(root: pathlib.Path) -> list[pathlib.Path]:
     return sorted(root.rglob("*"))
 
 
-def _tree(root: pathlib.Path, package: pathlib.Path, shares: t.Sequence[str]) -> None:
+def _tree(place: pathlib.Path, shares: t.Sequence[str]) -> None:
+    root, package, warm = place / "root", place / "package", place / "warm"
+    run("/usr/bin/cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(warm), str(HERE / "warm.c"))
     own = {"rc.sh": "etc/rc", "ssh.sh": "usr/bin/ssh"}
     programs = [(program, f"usr/bin/{program.name}") for program in PROGRAMS]
+    programs.append((warm, "usr/lib/vtorque-image/warm"))
     _bare_tree(root, [*programs, *((HERE / name, path) for name, path in own.items())])
     order = kernel.modules(package, MODULES)
     _modules(root, "order", order)

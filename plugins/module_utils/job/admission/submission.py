@@ -10,9 +10,10 @@ import os
 import types
 import typing as t
 
-from ... import guest_saving
+from ... import guest_saving, warm_reasons
 from ...errors import UserFault
 from ...frozen import frozen
+from ...warm_reasons import describe_warm_start
 from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
@@ -71,6 +72,7 @@ class Submission:
         sizes: of the site's nodes, as far as the batch server names them.
         pinning: the user's map of vCPUs; None: they have none.
         suspended: what becomes of its guests while the batch system suspends the job, in words.
+        warm: how its guests will start, in words; "": the site has no warm starts.
     """
 
     handover: Handover
@@ -83,6 +85,7 @@ class Submission:
     sizes: tuple[NodeSize, ...] = ()
     pinning: vcpu_map.VcpuMap | None = None
     suspended: str = ""
+    warm: str = ""
 
     @property
     def vm_hosts(self) -> int | None:
@@ -139,7 +142,20 @@ def prepare(
         notices = (*notices, raised)
     described = _describe_pinning(pinning, resolved, policy)
     suspended = guest_saving.describe_suspension(policy.suspend_guests, parts_in_the_way(resolved, policy))
-    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, suspended)
+    warm = describe_warm_start(_cold_because(resolved, policy)) if policy.warm_start else ""
+    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, suspended, warm)
+
+
+def _cold_because(resolved: Resolved, policy: Policy) -> frozenset[str]:
+    """Return what keeps its guests from starting warm (`warm_reasons.REASONS`), as far as a front end knows it."""
+    in_the_way = parts_in_the_way(resolved, policy)
+    pinned = resolved.values[PINNING]
+    there = {
+        warm_reasons.ASKED: resolved.values["warm"] is not True,
+        warm_reasons.KIND: osv.is_osv(resolved),
+        warm_reasons.CORES: bool(pinned) or guest_saving.HUGE_PAGES in in_the_way,
+    }
+    return in_the_way & warm_reasons.REASONS.keys() | {name for name, has in there.items() if has}
 
 
 def parts_in_the_way(resolved: Resolved, policy: Policy) -> frozenset[str]:
