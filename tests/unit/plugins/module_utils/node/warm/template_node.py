@@ -19,8 +19,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import read_facts
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build, warm_starts
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import read_facts, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import nft_rules
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
@@ -124,10 +124,6 @@ class TemplateNode:
         self.node = node
         self.hypervisor = WarmHypervisor(node.settings.pool.parent / "warm-libvirt")
         node.hypervisor = self.hypervisor
-        for room in (build, warm_starts):
-            del room
-        from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
-
         patch.setattr(present_absent, "Domains", self.hypervisor.connect)
         node.settings = dataclasses.replace(node.settings, warm_start=True)
         disk = node.settings.pool / "tiny.img"
@@ -172,8 +168,6 @@ class TemplateNode:
 
     def _memory(self, shape: t.Any) -> bytes:
         """As libvirt would have saved a guest of this shape: its XML, and memory that is not short."""
-        from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import render_xml
-
         xml = clone_xml.on_no_network(render_xml(shape, site_dir=None))
         xml = xml.replace('machine="q35"', 'machine="pc-q35-7.2"')
         self.hypervisor.memory = b"QEVM" + bytes(range(256)) * 12_000
