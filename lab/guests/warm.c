@@ -26,6 +26,7 @@
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
 static char why[256];
+static int as_it_was; // what a test of uniqueness wants to go wrong
 
 static int fail(const char *what)
 {
@@ -58,6 +59,8 @@ static int reseed(const char *text)
         struct rand_pool_info info;
         unsigned char bytes[256];
     } pool;
+    if (as_it_was)
+        return 0;
     if (strlen(text) > 256)
         return errno = EINVAL, fail("entropy");
     int count = decode(text, (unsigned char *)pool.info.buf);
@@ -221,8 +224,9 @@ static void answer(int port, int status) // with what went wrong, in base64
 
 int main(int argc, char **argv)
 {
-    if (argc != 3)
-        return fprintf(stderr, "usage: warm PORT TOKEN\n"), 2;
+    if (argc < 3)
+        return fprintf(stderr, "usage: warm PORT TOKEN [FAULT]\n"), 2;
+    as_it_was = argc > 3 && !strcmp(argv[3], "warm-same");
     char line[512], reply[700];
     int port = open(argv[1], O_RDWR | O_CLOEXEC);
     if (port < 0)

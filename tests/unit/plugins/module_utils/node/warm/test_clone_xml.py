@@ -63,7 +63,8 @@ def test_clone_keeps_the_places_of_the_template_s_devices(template: str) -> None
         name = path.partition("/")[0]
         before, after = parse(template).findall(f"devices/{name}"), parse(text).findall(f"devices/{name}")
         assert [one.find("address").attrib for one in after] == [  # type: ignore[union-attr]
-            one.find("address").attrib for one in before  # type: ignore[union-attr]
+            one.find("address").attrib
+            for one in before  # type: ignore[union-attr]
         ]
 
 
