@@ -37,6 +37,8 @@ RDMA_MODULES = ("crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 BY_ITSELF = "tiny-bios"
 """The guest whose disk is all that it boots from, as an image of a user's must be."""
 BUSYBOX = pathlib.Path("/bin/busybox")
+COMPILER = pathlib.Path("/usr/bin/cc")
+"""Of what takes the first order of a warm start in a guest; without it guests boot (`make demo` installs none)."""
 PROGRAMS = (
     pathlib.Path("/usr/sbin/dropbear"),
     pathlib.Path("/usr/bin/dropbearconvert"),
@@ -50,7 +52,7 @@ CMDLINE = "console=ttyS0 quiet cryptomgr.notests"
 """The kernel would try each of its ciphers first, a seventh of its boot on an emulated processor."""
 DESCRIPTIONS = {OSV: "no OSv, but a Linux that speaks as much of its API as a job needs, for tests"}
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
-               "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
+               "usr/lib/vtorque-image", "var/log", "var/run", "var/spool")  # fmt: skip
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "usr/sbin": "bin", "init": "usr/bin/busybox"}
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -106,6 +108,7 @@ def _digest(packages: t.Sequence[kernel.Package]) -> str:
     own = [path for form in ("*.py", "*.sh", "*.c") for path in sorted(HERE.glob(form))]
     for file in (BUSYBOX, *PROGRAMS, *_libraries(PROGRAMS), *own, osv.LAUNCHER):
         total.update(hashlib.sha256(file.read_bytes()).digest())
+    total.update(b"compiled" if COMPILER.exists() else b"")
     return total.hexdigest()
 
 
@@ -131,7 +134,7 @@ def _build(
         _modules(place / "root", "order", kernel.modules(place / "package", MODULES))
     else:
         shares = [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"]
-        _tree(place / "root", place / "package", shares, _verbs(verbs, place / "verbs"))
+        _tree(place, shares, _verbs(verbs, place / "verbs"))
         if verbs:
             _more_modules(place / "root", place / "package", "rdma", RDMA_MODULES)
     names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
@@ -149,7 +152,7 @@ def _build(
     pool.mkdir(mode=0o755, parents=True, exist_ok=True)
     wanted = {
         "name": name, "disk": place / "disk.qcow2", "distro": "osv" if name == OSV else "debian", "inputs": inputs,
-        **boot, "made": "lab.guests", "rdma": "yes" if verbs else None,
+        **boot, "made": "lab.guests", "rdma": "yes" if verbs else None, "warm": name != OSV and COMPILER.exists(),
         "description": DESCRIPTIONS.get(name, "busybox and dropbear: boots in seconds, for tests"),
     }  # fmt: skip
     try:
@@ -178,14 +181,13 @@ def _verbs(packages: t.Sequence[pathlib.Path], tree: pathlib.Path) -> list[tuple
     return [*((path, str(path.relative_to(tree))) for path in found), *tool]
 
 
-def _tree(
-    root: pathlib.Path,
-    package: pathlib.Path,
-    shares: t.Sequence[str],
-    more: t.Sequence[tuple[pathlib.Path, str]],
-) -> None:
+def _tree(place: pathlib.Path, shares: t.Sequence[str], more: t.Sequence[tuple[pathlib.Path, str]]) -> None:
+    root, package, warm = place / "root", place / "package", place / "warm"
     own = {"rc.sh": "etc/rc", "ssh.sh": "usr/bin/ssh"}
     programs = [(program, f"usr/bin/{program.name}") for program in PROGRAMS]
+    if COMPILER.exists():
+        run(str(COMPILER), "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(warm), str(HERE / "warm.c"))
+        programs.append((warm, "usr/lib/vtorque-image/warm"))
     _bare_tree(root, [*programs, *((HERE / name, path) for name, path in own.items()), *more])
     _modules(root, "order", kernel.modules(package, MODULES))
     for kind in shares:

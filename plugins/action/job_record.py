@@ -132,6 +132,7 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
         **({"vcpu_cores": facts.vcpu_cores, "other_cores": facts.other_cores} if facts.vcpu_cores else {}),
         **({"cells": facts.cells} if facts.cells else {}),
         **({"pages": facts.pages} if facts.pages else {}),
+        **({"warm": facts.warm} if facts.warm else {}),
         **({"devices": facts.devices} if facts.devices else {}),
         **({"updates": updates.to_record()} if updates else {}),
     }

@@ -120,6 +120,7 @@ class GuestSpec:
         hugepages: of which pages its memory is, counted in each cell; `auto`: of the largest that there are.
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
         rdma: of which kind its RDMA device is; "": it has none.
+        warm: may it start from a template of the node?
     """
 
     rank: int = number_field(0, 100_000)
@@ -142,6 +143,7 @@ class GuestSpec:
     hugepages: str = text_field("|".join(HUGEPAGES), default="none")
     shared_mib: int = number_field(0, 2**24, default=0)
     rdma: str = text_field(f"({'|'.join(RDMA_KINDS)})?", default="")
+    warm: bool = False
 
     @property
     def gpus(self) -> int:

@@ -34,6 +34,7 @@ class GuestFacts:
         cells: its NUMA cells in their order, parted by `;`, each as the node's cell that has its memory, its vCPUs and
             its MiB (`0:0-3:4096`); "": it has none.
         pages: of which size its memory is made (`2M`); "": of ordinary ones.
+        warm: whether it started from a template, `yes` or `no, because ...`; "": the site has no warm starts.
     """
 
     rank: int = number_field(0, 100_000)
@@ -46,6 +47,7 @@ class GuestFacts:
     cells: str = text_field(f"({CELL}(;{CELL}){{0,1023}})?", default="")
     pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
     devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
+    warm: str = text_field(r"(yes|no, because [^\x00-\x1f\x7f]{1,300})?", default="")
 
 
 NOT_KNOWN = -1

@@ -101,6 +101,9 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         metrics=policy.metrics,
         metrics_dir=pathlib.Path(policy.metrics_dir),
         metrics_tag=policy.metrics_tag,
+        warm_start=policy.warm_start,
+        warm_days=policy.warm_days,
+        warm_max=policy.warm_max,
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

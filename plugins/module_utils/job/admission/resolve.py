@@ -215,6 +215,8 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return f"this site mounts something of its own on {DATA}"
     if key == "hypervisor" and value == "skvm":
         return SKVM
+    if key == "warm" and value is True and not policy.warm_start:
+        return "this site has no warm starts (warm_start)"
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
     return out_of_bounds(key, value, policy)

@@ -10,9 +10,10 @@ import os
 import types
 import typing as t
 
-from ... import guest_saving
+from ... import guest_saving, warm_reasons
 from ...errors import UserFault
 from ...frozen import frozen
+from ...warm_reasons import describe_warm_start
 from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
@@ -22,7 +23,7 @@ from ..request.request import Request, RequestErrors, files_of, is_path, parse
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
 from . import host_devices, metadata, mixed, osv, vcpu_map
-from .resolve import SITE_DEFAULT, Offers, Resolved, resolve, survival_of
+from .resolve import SITE_DEFAULT, Offers, Resolved, parts_in_the_way, resolve, survival_of
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
 
@@ -71,6 +72,7 @@ class Submission:
         sizes: of the site's nodes, as far as the batch server names them.
         pinning: the user's map of vCPUs; None: they have none.
         survival: what its guests live through.
+        warm: how its guests will start, in words; "": the site has no warm starts.
     """
 
     handover: Handover
@@ -83,6 +85,7 @@ class Submission:
     sizes: tuple[NodeSize, ...] = ()
     pinning: vcpu_map.VcpuMap | None = None
     survival: guest_saving.Survival = guest_saving.Survival()
+    warm: str = ""
 
     @property
     def vm_hosts(self) -> int | None:
@@ -140,7 +143,21 @@ def prepare(
     described = _describe_pinning(pinning, resolved, policy)
     bare = hosts is not None and mixed.vm_hosts(resolved, hosts) < hosts
     survival = survival_of(resolved, policy, site.offers, interactive=asked.interactive, bare=bare)
-    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, survival)
+    warm = describe_warm_start(_cold_because(resolved, policy, site.offers)) if policy.warm_start else ""
+    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, survival, warm)
+
+
+def _cold_because(resolved: Resolved, policy: Policy, offers: Offers) -> frozenset[str]:
+    """Return what keeps its guests from starting warm (`warm_reasons.REASONS`), as far as a front end knows it."""
+    in_the_way = parts_in_the_way(resolved.values, resolved.origins, policy, offers)
+    pinned = resolved.values[PINNING]
+    there = {
+        warm_reasons.ASKED: resolved.values["warm"] is not True,
+        warm_reasons.KIND: osv.is_osv(resolved),
+        warm_reasons.CORES: bool(pinned) or guest_saving.HUGE_PAGES in in_the_way,
+        warm_reasons.RDMA: resolved.values["vrdma"] is True,
+    }
+    return in_the_way & warm_reasons.REASONS.keys() | {name for name, has in there.items() if has}
 
 
 def complete(

@@ -286,6 +286,9 @@ class Policy:
     fast_start: bool = _parameter(
         _FLAG, True, "begin a start before Ansible has loaded; false: a second slower, by ansible-playbook alone"
     )
+    warm_start: bool = _parameter(_FLAG, False, "guests start from templates, where their node has one")
+    warm_days: int = _parameter(number(1, 365), 7, "days after which a template of warm starts is thrown away")
+    warm_max: int = _parameter(number(1, 100), 4, "greatest number of templates of warm starts on a node")
     abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
     img_default: str | None = _default_of("img", None, section="defaults of requests")
@@ -355,6 +358,7 @@ RETIRED: dict[str, str] = {
 DEFAULT_OF: dict[str, str] = {
     **{key: f"{key}_default" for key in KEYS},
     "fs_type": "filesystem_type_default",
+    "warm": "warm_start",
     **{component: f"{component}_enabled_default" for component in ("vrdma", "iocm", "unclot")},
 }
 """For each key of a request the parameter that holds the site's default."""

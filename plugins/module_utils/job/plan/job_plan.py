@@ -319,6 +319,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             hugepages=pages,
             shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
             rdma=decided.rdma,
+            warm=resolved.values["warm"] is True,
         )
         for index in range(per_node)
     )

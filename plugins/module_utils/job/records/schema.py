@@ -154,6 +154,7 @@ _GUEST = _object(
     other_cores=_text,
     cells=_text,
     pages=_text,
+    warm=_text,
 )
 FORM: dict[str, Check] = {
     "version": _count,

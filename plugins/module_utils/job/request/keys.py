@@ -54,6 +54,7 @@ KEYS: dict[str, Key] = {
     "numa": Key(choice(*NUMA), "NUMA cells of a guest with cores of its own"),
     "hugepages": Key(choice(*HUGEPAGES), "size of the memory pages of a guest with cores of its own"),
     "fs_type": Key(choice(*FS_TYPES), "what the guest's overlay stands on"),
+    "warm": Key(boolean(), "start from a template of the node, where it has one; false: boot"),
     "disk": Key(_DATA, "disk of your own (vmgr disk create), attached to rank 0 and mounted on /data"),
     "metadata": Key(_DATA, "YAML file with your additions to each guest: packages of the site's list, files, commands"),
     "vm_prologue": Key(_SCRIPT, "run in the guest as the user, before the job script"),

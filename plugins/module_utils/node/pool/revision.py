@@ -22,6 +22,9 @@ from . import disk_check, images
 from .checksum import Advance, digest, ignore_progress
 from .images import Image
 
+WARM = "1"
+"""The version of the first order that images are made for (`guest/first_order.py`)."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
@@ -38,6 +41,7 @@ class Wanted:
         made: how it was made, in words.
         inputs: a digest of what it was made of, for who makes it again.
         rdma: have guests of it verbs (`vrdma=true`)?  `yes` or `no`; "": not known.
+        warm: do its guests take the first order of a warm start?  That is of the disk, and goes with a new one.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Wanted:
     made: str = ""
     inputs: str = ""
     rdma: str | None = None
+    warm: bool = False
 
 
 def check_name(name: str, pool: pathlib.Path) -> None:
@@ -107,7 +112,7 @@ def same(wanted: Wanted, before: Image, *, advance: Advance = ignore_progress) -
         UserFault: a file that is wanted cannot be read.
     """
     record = record_of(wanted, before)
-    keys = ("distro", "arch", "description", "rdma", *(("inputs",) if wanted.inputs else ()))
+    keys = ("distro", "arch", "description", "rdma", "warm", *(("inputs",) if wanted.inputs else ()))
     if any((record.get(key) or "") != (before.record.get(key) or "") for key in keys):
         return False
     there = before.record["boot"]
@@ -173,6 +178,8 @@ def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
         # a disk that is kept was made of what it was made of
         "inputs": wanted.inputs or ("" if wanted.disk else str(old.get("inputs") or "")),
     }
+    if warm := WARM if wanted.warm else "" if wanted.disk else str(old.get("warm") or ""):
+        record["warm"] = warm
     _check_words(record)
     return record
 

@@ -73,6 +73,9 @@ class NodeSettings:
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
         metrics_dir: from where the node exporter reads them.
         metrics_tag: what the site calls them (`series.format_tag`).
+        warm_start: may guests start from templates?
+        warm_days: for which a template of warm starts is good.
+        warm_max: so many templates at most.
     """
 
     node_name: str
@@ -132,6 +135,9 @@ class NodeSettings:
     metrics: str = "record"
     metrics_dir: pathlib.Path = pathlib.Path("/var/lib/prometheus/node-exporter")
     metrics_tag: str = "snapTask-[username]-[jobid]"
+    warm_start: bool = False
+    warm_days: int = 7
+    warm_max: int = 4
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
@@ -159,6 +165,11 @@ class NodeSettings:
     def images_dir(self) -> pathlib.Path:
         """What this node keeps of the pool, and what it wants of it (`copies.py`, `copy_queue.py`)."""
         return self.state_dir / "images"
+
+    @property
+    def warm_dir(self) -> pathlib.Path:
+        """Templates from which guests start warm, one directory each (`warm/template.py`)."""
+        return self.state_dir / "warm"
 
     @property
     def compiled_dir(self) -> pathlib.Path:

@@ -46,7 +46,7 @@ def print_submission(
         document: dict[str, t.Any] = {"request": request, "shell": resolved.shell, name: list(command)}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
         document |= {"adds": submission.added, "pinned": submission.pinned, **to_dict(submission.survival)}
-        document |= {"neutral_lines": vm_lines}
+        document |= {"neutral_lines": vm_lines, "warm": submission.warm}
         _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
         return
     table = [("request", "value", "from")]
@@ -60,11 +60,10 @@ def print_submission(
         print(f"{key:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
     if submission.vm_hosts != submission.hosts:
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
-    if submission.pinned:
-        print(f"(vcpu_pinning on each node: {submission.pinned})")
-    print(*(f"({event}: {clause})" for event, clause in to_dict(submission.survival).items()), sep="\n")
-    if submission.added:
-        print(f"(metadata adds to each guest: {submission.added})")
+    clauses = {"vcpu_pinning on each node": submission.pinned, **to_dict(submission.survival)}
+    clauses |= {"start": submission.warm, "metadata adds to each guest": submission.added}
+    for what in filter(clauses.get, clauses):
+        print(f"({what}: {clauses[what]})")
     if placed:
         _print_placement(placed)
     print(shlex.join(command))

@@ -214,6 +214,8 @@ def _print_notes(guest: job_record.Guest) -> None:
         has = "; ".join(f"{mib} MiB of NUMA cell {cell} for vCPU {vcpus}" for cell, vcpus, mib in parts)
         pages = f", in pages of {guest.pages}" if guest.pages else ""
         print(f"  memory of {guest.name or '-'}: {has}{pages}")
+    if guest.warm:
+        print(f"  warm start of {guest.name or '-'}: {guest.warm}")
 
 
 def headline(record: JobRecord) -> str:

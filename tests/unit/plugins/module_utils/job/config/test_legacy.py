@@ -114,7 +114,7 @@ DROPPED = (
 )
 
 NEW = {
-    "batch_system", "slurm_bin", "suspend_guests",
+    "batch_system", "slurm_bin", "suspend_guests", "warm_start", "warm_days", "warm_max",
     # what the original had not: the product's own, and the site's bounds
     "prefix_nodes", "template_dir", "vm_node_property", "allow_emulation", "libvirt_uri", "bridge", "node_number",
     "dhcp_leases_file", "confine_guests", "guest_may_reach", "home_via", "mounts", "metadata_packages",

@@ -122,6 +122,13 @@ def test_record_says_whether_guests_have_verbs_once_it_is_known(publish: Made, d
         publish(rdma="maybe")
 
 
+def test_a_disk_that_can_be_warm_says_so_until_another_one_comes(publish: Made, disk: pathlib.Path) -> None:
+    assert publish(disk=disk, warm=True).record["warm"] == "1"
+    assert publish(description="second").record["warm"] == "1"
+    assert not revision.same(revision.Wanted("debian12", disk), publish(disk=disk, warm=True))
+    assert "warm" not in publish(disk=disk).record
+
+
 def test_new_disk_does_not_boot_the_kernel_of_the_old_one(
     publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
