@@ -126,6 +126,7 @@ class Order:
         entropy: random bytes of the node's.
         clock_ns: the node's time, since the epoch.
         address: what this network card had last, or "": the DHCP server is asked for it first.
+        name_servers, search_domains: the site's own, before what the DHCP server gives.
     """
 
     entropy: bytes
@@ -136,6 +137,8 @@ class Order:
     mac: str
     instance_id: str
     address: str
+    name_servers: t.Tuple[str, ...]
+    search_domains: t.Tuple[str, ...]
     files: t.Tuple[File, ...]
 
 
@@ -152,7 +155,9 @@ FORMS: t.Dict[str, str] = {
     "mac": "[0-9a-f][02468ace](?::[0-9a-f]{2}){5}",
     "instance_id": "[A-Za-z0-9][A-Za-z0-9_-]{0,127}",
 }
-"""The lines of an order and their values, in this order; then perhaps `address`, then files, then `end`."""
+"""The lines of an order and their values, in this order; then those of `MORE`, then files, then `end`."""
+MORE = {"address": 1, "name_server": 16, "search_domain": 32}
+"""Lines that may be there, in this order, so many at most."""
 _FILE = re.compile(r"(0[0-7]{3}) (/[^\x00-\x1f\x7f]{1,1023}) ([A-Za-z0-9+/]*={0,2})")
 NOT_FILES = ("/proc", "/sys", "/dev")
 
@@ -182,10 +187,12 @@ def parse_order(payload: bytes) -> Order:
             raise OrderError(f"line {number + 1}: {key} is due, in its form")
         values[key] = value
         number += 1
-    address = ""
-    if lines[number].startswith("address "):
-        address = _address(lines[number].partition(" ")[2], number)
-        number += 1
+    more: t.Dict[str, t.List[str]] = {}
+    for key, most in MORE.items():
+        values_of = more.setdefault(key, [])
+        while lines[number].startswith(f"{key} ") and len(values_of) < most:
+            values_of.append(_more(key, lines[number][len(key) + 1 :], number))
+            number += 1
     files = tuple(_file(line, place) for place, line in enumerate(lines[number:-2], number + 1))
     if len(files) > MAX_FILES or len({file.path for file in files}) < len(files):
         raise OrderError(f"a file comes twice, or there are more than {MAX_FILES}")
@@ -195,7 +202,8 @@ def parse_order(payload: bytes) -> Order:
     seconds, _point, micro = values["clock"].partition(".")
     return Order(
         entropy, int(seconds) * 1_000_000_000 + int(micro) * 1000, values["machine_id"], values["boot_id"],
-        values["hostname"], values["mac"], values["instance_id"], address, files,
+        values["hostname"], values["mac"], values["instance_id"], "".join(more["address"]),
+        tuple(more["name_server"]), tuple(more["search_domain"]), files,
     )  # fmt: skip
 
 
@@ -206,11 +214,17 @@ def _bytes(text: str, what: str) -> bytes:
         raise OrderError(f"{what}: no base64") from None
 
 
-def _address(text: str, number: int) -> str:
+def _more(key: str, text: str, number: int) -> str:
     try:
-        return str(ipaddress.IPv4Address(text))
+        if key == "address":
+            return str(ipaddress.IPv4Address(text))
+        if key == "name_server":
+            return str(ipaddress.ip_address(text))
     except ValueError:
-        raise OrderError(f"line {number + 1}: address: no IPv4 address") from None
+        raise OrderError(f"line {number + 1}: {key}: no address") from None
+    if not re.fullmatch(FORMS["hostname"], text):
+        raise OrderError(f"line {number + 1}: {key}: no name")
+    return text
 
 
 def _file(line: str, number: int) -> File:
@@ -935,16 +949,18 @@ class Start:
         self._guest.run("ip", "-batch", "-", text=orders_for_ip(self._card, lease))
 
     def _know_names(self, lease: Lease) -> None:
-        if not lease.name_servers:
+        servers = tuple(dict.fromkeys((*self._order.name_servers, *lease.name_servers)))
+        search = tuple(dict.fromkeys((*self._order.search_domains, *lease.search)))
+        if not servers:
             return
         path = self._guest.path("etc/resolv.conf")
         if path.is_symlink() and "systemd" in str(path.readlink()):
-            self._guest.run("resolvectl", "dns", self._card, *lease.name_servers)
-            if lease.search:
-                self._guest.run("resolvectl", "domain", self._card, *lease.search)
+            self._guest.run("resolvectl", "dns", self._card, *servers)
+            if search:
+                self._guest.run("resolvectl", "domain", self._card, *search)
             return
-        lines = [f"search {' '.join(lease.search)}"] if lease.search else []
-        lines += [f"nameserver {address}" for address in lease.name_servers]
+        lines = [f"search {' '.join(search)}"] if search else []
+        lines += [f"nameserver {address}" for address in servers]
         self._guest.write("etc/resolv.conf", "".join(f"{line}\n" for line in lines).encode(), 0o644)
 
     def _sshd(self) -> str:

@@ -213,6 +213,14 @@ def test_order_whole_does_every_step_once_entropy_first(guest: Watched) -> None:
     assert "etc/vtorque/warm.env" not in tree
 
 
+def test_order_with_the_network_of_the_site_holds_it_in_its_order() -> None:
+    more = ("address 10.0.0.7", "name_server 10.0.0.1", "name_server fd00::1", "search_domain hpc.example")
+    order = warm.parse_order(_changed("instance_id", LINES[7], *more))
+    assert (order.address, order.name_servers, order.search_domains) == (
+        "10.0.0.7", ("10.0.0.1", "fd00::1"), ("hpc.example",),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "payload",
     [
@@ -239,6 +247,10 @@ def test_order_whole_does_every_step_once_entropy_first(guest: Watched) -> None:
         _changed("mac", "mac 01:00:5e:00:00:01"),
         _changed("instance_id", "instance_id ../x"),
         _changed("instance_id", LINES[7], "address 10.0.0.256"),
+        _changed("instance_id", LINES[7], "address 10.0.0.7", "address 10.0.0.8"),
+        _changed("instance_id", LINES[7], "name_server ns"),
+        _changed("instance_id", LINES[7], "search_domain a_b"),
+        _changed("instance_id", LINES[7], "search_domain a", "name_server 10.0.0.1"),
         *(_text(*LINES[:-1], line, "end") for line in (
             "file 0644 etc/x QQ==", "file 0644 /etc/../x QQ==", "file 0644 /etc//x QQ==", "file 0644 /etc/x/ QQ==",
             "file 0644 //etc/x QQ==", "file 0644 / QQ==", "file 0644 /proc/x QQ==", "file 0644 /sys QQ==",
@@ -339,9 +351,9 @@ def test_order_any_is_carried_out_to_the_letter_or_refused_whole(payload: bytes)
             return
         # read by another way than the program's: line for line
         lines = payload.decode().split("\n")
-        assert [line.split(" ")[0] for line in lines if not line.startswith(("file ", "address "))] == [
-            *(line.split(" ")[0] for line in LINES if not line.startswith("file ")), "",
-        ]  # fmt: skip
+        keys = [line.split(" ")[0] for line in lines]
+        due = [line.split(" ")[0] for line in (*LINES, "") if not line.startswith("file ")]
+        assert [key for key in keys if key != "file" and key not in warm.MORE] == due
         tree = guest.tree()
         for line in lines:
             if line.startswith("file "):
