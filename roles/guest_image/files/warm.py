@@ -286,9 +286,10 @@ class Guest:
             check=False,
         )
 
-    def begin(self, *arguments: str, stdout: t.Any = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program."""
-        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT)
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(arguments, stdin=quiet, stdout=quiet, stderr=quiet)
 
     # files
 
@@ -900,20 +901,17 @@ class Start:
         self._client = Dhcp(self._way, order.mac, order.hostname)
 
     def begin(self) -> Lease | None:
-        """Become the job's: identity and sshd at work while the DHCP server is asked, and `ready` at the end.
+        """Become the job's: sshd comes up while the DHCP server is asked; `ready` does the rest, the identity first.
 
         Returns:
             The lease; None: none came, and `ready` reports it.
         """
         guest = self._guest
         guest.begin("systemctl", "--no-block", "start", self._sshd())
-        with guest.path("run/vtorque-identity").open("wb") as output:
-            identity = guest.begin("/bin/sh", "/usr/lib/vtorque/identity", stdout=output)
         lease = self._client.ask(self._order.address)
         if lease is not None:
             self._use(lease)
             self._know_names(lease)
-        identity.wait()
         guest.begin(
             "systemd-run", "--no-block", "--unit=vtorque-ready", "--description=vTorque guest contextualisation",
             "/bin/sh", "/usr/lib/vtorque/ready",
@@ -923,6 +921,9 @@ class Start:
     def go_on(self, lease: Lease | None) -> None:
         """Arm what a cold boot has armed, and keep the lease."""
         guest = self._guest
+        limit = time.monotonic() + MAX_SECONDS
+        while not self._is_ready() and time.monotonic() < limit:
+            time.sleep(1.0)
         time.sleep(SETTLED_S)
         # it marks what it writes with the ids that it has read at its start
         guest.run("systemctl", "--no-block", "try-restart", "systemd-journald.service")
@@ -967,6 +968,14 @@ class Start:
         with contextlib.suppress(OSError, ValueError):
             return self._guest.environment(GUEST_ENV)["VTORQUE_SSHD"]
         return SSHD[0]
+
+    def _is_ready(self) -> bool:
+        """Has `ready` become the ordinary agent, which it does when it has reported?"""
+        for file in self._guest.path("proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if file.read_bytes().split(b"\0")[1:2] == [b"/usr/lib/vtorque/agent"]:
+                    return True
+        return False
 
     def _is_enabled(self, unit: str) -> bool:
         return self._guest.run("systemctl", "--quiet", "is-enabled", unit).returncode == 0
