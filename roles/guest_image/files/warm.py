@@ -124,7 +124,8 @@ class Order:
 
     Attributes:
         entropy: random bytes of the node's.
-        clock_ns: the node's time, since the epoch.
+        clock_ns: the node's time, since the epoch, when it sent the order.
+        arrived: when the order's first line was here, in seconds of the monotonic clock.
         address: what this network card had last, or "": the DHCP server is asked for it first.
         name_servers, search_domains: the site's own, before what the DHCP server gives.
     """
@@ -140,6 +141,11 @@ class Order:
     name_servers: t.Tuple[str, ...]
     search_domains: t.Tuple[str, ...]
     files: t.Tuple[File, ...]
+    arrived: float
+
+    def clock_now_ns(self) -> int:
+        """Return the node's time now, as far as it can be known here."""
+        return self.clock_ns + int((time.monotonic() - self.arrived) * 1_000_000_000)
 
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -162,11 +168,12 @@ _FILE = re.compile(r"(0[0-7]{3}) (/[^\x00-\x1f\x7f]{1,1023}) ([A-Za-z0-9+/]*={0,
 NOT_FILES = ("/proc", "/sys", "/dev")
 
 
-def parse_order(payload: bytes) -> Order:
+def parse_order(payload: bytes, arrived: float) -> Order:
     """Read a first order.
 
     Args:
         payload: as it came.
+        arrived: when it began to come (`Order.arrived`).
 
     Raises:
         OrderError: it is not whole, or not of its form; says where.
@@ -203,7 +210,7 @@ def parse_order(payload: bytes) -> Order:
     return Order(
         entropy, int(seconds) * 1_000_000_000 + int(micro) * 1000, values["machine_id"], values["boot_id"],
         values["hostname"], values["mac"], values["instance_id"], "".join(more["address"]),
-        tuple(more["name_server"]), tuple(more["search_domain"]), files,
+        tuple(more["name_server"]), tuple(more["search_domain"]), files, arrived,
     )  # fmt: skip
 
 
@@ -410,7 +417,7 @@ class Guest:
 
 STEPS: t.Tuple[t.Tuple[str, t.Callable[[Guest, Order], None]], ...] = (
     ("entropy", lambda guest, order: guest.reseed(order.entropy)),
-    ("clock", lambda guest, order: guest.set_clock(order.clock_ns)),
+    ("clock", lambda guest, order: guest.set_clock(order.clock_now_ns())),
     ("machine_id", lambda guest, order: guest.set_machine_id(order.machine_id)),
     ("boot_id", lambda guest, order: guest.set_boot_id(order.boot_id)),
     ("hostname", lambda guest, order: guest.name(order.hostname)),
@@ -535,6 +542,7 @@ def serve(channel: Channel, token: str, guest: Guest) -> Order:
 
 def _obey(channel: Channel, token: str, guest: Guest) -> t.Tuple[Order | None, bool]:
     line = channel.line()
+    arrived = time.monotonic()
     if line is None:
         return None, False
     kind, _blank, rest = line.partition(" ")
@@ -543,7 +551,7 @@ def _obey(channel: Channel, token: str, guest: Guest) -> t.Tuple[Order | None, b
     found = re.fullmatch("warm ([1-9][0-9]{0,2}) ([1-9][0-9]{0,6})", line)
     if not found or int(found[1]) > MAX_SECONDS or int(found[2]) > MAX_PAYLOAD:
         raise OrderError("no line that a template knows")
-    order = parse_order(channel.exactly(int(found[2]), int(found[1])))
+    order = parse_order(channel.exactly(int(found[2]), int(found[1])), arrived)
     apply(order, guest)
     channel.send("0 ")
     return order, True

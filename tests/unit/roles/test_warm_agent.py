@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import types
 import typing as t
 
@@ -199,7 +200,7 @@ def test_order_whole_does_every_step_once_entropy_first(guest: Watched) -> None:
     assert tuple(name for name, _value in guest.calls) == CALLS
     calls = dict(guest.calls)
     assert calls["add entropy"] == struct.pack("ii", 512, 64) + ENTROPY
-    assert calls["clock"] == 1790000000123456000
+    assert 0 <= calls["clock"] - 1790000000123456000 < 5 * 10**9
     assert calls["mac"][:24] == b"eth0".ljust(16, b"\0") + struct.pack("H", 1) + bytes.fromhex(MAC.replace(":", ""))
     assert calls["bind"] == (f"{BOOT_ID}\n", "proc/sys/kernel/random/boot_id")
     tree = guest.tree()
@@ -215,7 +216,7 @@ def test_order_whole_does_every_step_once_entropy_first(guest: Watched) -> None:
 
 def test_order_with_the_network_of_the_site_holds_it_in_its_order() -> None:
     more = ("address 10.0.0.7", "name_server 10.0.0.1", "name_server fd00::1", "search_domain hpc.example")
-    order = warm.parse_order(_changed("instance_id", LINES[7], *more))
+    order = warm.parse_order(_changed("instance_id", LINES[7], *more), 0.0)
     assert (order.address, order.name_servers, order.search_domains) == (
         "10.0.0.7", ("10.0.0.1", "fd00::1"), ("hpc.example",),
     )  # fmt: skip
@@ -303,6 +304,11 @@ def test_order_cut_off_is_refused_when_its_time_is_over(guest: Watched) -> None:
         assert node.order(_text(*LINES)) == (0, "")
 
 
+def test_clock_of_an_order_that_took_a_while_is_set_to_the_time_of_now(guest: Watched) -> None:
+    warm.apply(warm.parse_order(_text(*LINES), time.monotonic() - 100), guest)
+    assert 100 <= dict(guest.calls)["clock"] / 10**9 - 1790000000.123456 < 105
+
+
 def test_step_that_fails_is_named_and_ends_the_guest(guest: Watched) -> None:
     shutil.rmtree(guest.path("sys/class/net/eth0"))
     with talk(guest) as node:
@@ -339,7 +345,7 @@ def test_order_any_is_carried_out_to_the_letter_or_refused_whole(payload: bytes)
         guest = Watched(pathlib.Path(place) / "root")
         before = guest.tree()
         try:
-            order = warm.parse_order(payload)
+            order = warm.parse_order(payload, time.monotonic())
         except warm.OrderError:
             assert (guest.calls, guest.tree()) == ([], before)
             return
@@ -360,7 +366,8 @@ def test_order_any_is_carried_out_to_the_letter_or_refused_whole(payload: bytes)
                 _key, mode, rest = line.split(" ", 2)
                 path, _blank, content = rest.rpartition(" ")
                 assert tree[path[1:]] == (int(mode, 8), base64.b64decode(content))
-        assert f"clock {dict(guest.calls)['clock'] // 10**9}." in payload.decode()
+        written = next(line for line in lines if line.startswith("clock ")).partition(" ")[2]
+        assert -0.001 < dict(guest.calls)["clock"] / 10**9 - float(written) < 5
         assert f"hostname {dict(guest.calls)['hostname']}" in lines
         assert tuple(name for name, _value in guest.calls) == CALLS
 
