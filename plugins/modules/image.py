@@ -88,6 +88,13 @@ options:
     description:
       - The command line of O(kernel).
     type: str
+  warm:
+    description:
+      - Can guests of O(src) start warm? Its system then has the program that C(install_warm.sh) of the role
+        C(guest_image) puts there.
+      - Of the disk. Without O(src) it is as before, unless it is said.
+    type: bool
+    default: false
   inputs:
     description:
       - A digest of what the image was made of, for who makes it again. Kept in the record.
@@ -170,13 +177,25 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.node.pool import images, publish, retire, revision
 from ..module_utils.wire.unquoted import name_text
 
-SHOWN = ("name", "revision", "distro", "arch", "description", "rdma", "boot", "format", "disk_sha256", "virtual_bytes")
+SHOWN = (
+    "name",
+    "revision",
+    "distro",
+    "arch",
+    "description",
+    "rdma",
+    "boot",
+    "format",
+    "disk_sha256",
+    "virtual_bytes",
+    "warm",
+)
 
 
 def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     """Have the newest revision be what is wanted."""
     pool, owner = pathlib.Path(params["pool"]), params["owner"]
-    keys = ("name", "distro", "arch", "description", "boot", "cmdline", "made", "inputs")
+    keys = ("name", "distro", "arch", "description", "boot", "cmdline", "made", "inputs", "warm")
     disk, kernel, initrd = (pathlib.Path(params[key]) if params[key] else None for key in ("src", "kernel", "initrd"))
     rdma = {None: None, True: "yes", False: "no"}[params["rdma"]]
     wanted = revision.Wanted(
@@ -246,6 +265,7 @@ def main() -> None:
             "kernel": path,
             "initrd": path,
             "cmdline": text,
+            "warm": {"type": "bool", "default": False},
             "inputs": {"type": "str", "default": ""},
             "made": {"type": "str", "default": "the module image"},
             "max_mib": {"type": "int", "default": 2097152},

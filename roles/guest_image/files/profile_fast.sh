@@ -50,6 +50,7 @@ make_initrd() {
 settle() {
     local unit
     add_kernel
+    sh "$here/install_warm.sh" "$root"
     make_initrd
     cp "$here/90_vtorque.cfg" "$root/etc/cloud/cloud.cfg.d/"
     printf 'policy: enabled\ndatasource: NoCloud\n' >"$root/etc/cloud/ds-identify.cfg"

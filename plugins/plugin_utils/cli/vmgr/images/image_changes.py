@@ -66,6 +66,7 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
         "description": call.description,
         "boot": call.boot,
         "cmdline": call.cmdline,
+        "warm": call.warm,
         "made": f"vmgr image {call.verb}",
         "rdma": call.rdma,
         **paths,

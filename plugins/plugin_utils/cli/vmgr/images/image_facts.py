@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", metavar="FILE", help="it boots this kernel, kept beside its disk")
     parser.add_argument("--initrd", metavar="FILE", help="of that kernel")
     parser.add_argument("--cmdline", metavar="TEXT", help="of that kernel")
+    parser.add_argument("--warm", action="store_true", help="its guests can start warm (install_warm.sh)")
 
 
 def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:
@@ -41,7 +42,7 @@ def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:
         image: of the pool.
         used: when each was used last.
     """
-    keys = ("created", "who", "made", "source", "disk_sha256", "disk_bytes", "description", "rdma")
+    keys = ("created", "who", "made", "source", "disk_sha256", "disk_bytes", "description", "rdma", "warm")
     return {
         "name": image.name,
         "distro": image.distro,
