@@ -10,7 +10,6 @@ name in capitals; where it was called otherwise, the former name stands in `old`
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 
 from ... import mounts as mounts_of_guests
@@ -19,12 +18,12 @@ from ...wire import pci
 from ...wire.messages import ADDRESS
 from ..request.keys import KEYS
 from ..request.value_types import (
-    BadValue,
     Kind,
     Value,
     boolean,
     choice,
     either,
+    host_pattern,
     number,
     part_of_all,
     path,
@@ -32,6 +31,7 @@ from ..request.value_types import (
     size_mib,
     text,
 )
+from ..request.value_types import line as _line
 from .batch_systems import BATCH_SYSTEMS
 from .disk_share import room_on_disk
 
@@ -57,34 +57,6 @@ class Parameter:
     old: tuple[str, ...]
     later: str
     section: str
-
-
-def _host_pattern() -> Kind:
-    allowed = "a regular expression for whole host names; a bare * means all"
-
-    def read(value: object) -> str:
-        expression = ".*" if value == "*" else value
-        if not isinstance(expression, str):
-            raise BadValue(allowed)
-        try:
-            re.compile(expression)
-        except re.error as error:
-            raise BadValue(f"{allowed} ({error})") from None
-        return expression
-
-    return Kind(read, allowed)
-
-
-def _line(form: str, normalize: t.Callable[[str], str]) -> Kind:
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise BadValue(form)
-        try:
-            return normalize(value)
-        except ValueError as error:
-            raise BadValue(str(error)) from None
-
-    return Kind(read, form)
 
 
 def _mount(line: str) -> str:
@@ -117,7 +89,7 @@ def _default_of(
 _SECONDS = number(1, 3600)
 _FLAG = boolean()
 _PATH = path()
-_HOSTS = _host_pattern()
+_HOSTS = host_pattern()
 _CORES = number(1, 4096)
 _RAM = size_mib(16, 2**24)
 _REGION = size_mib(1, 2**24)

@@ -297,6 +297,42 @@ def path(what: str = "an absolute path") -> Kind:
     return Kind(read, allowed, "path")
 
 
+def host_pattern() -> Kind:
+    """Return the kind of a regular expression for whole host names; a bare `*`, which the original had, means all."""
+    allowed = "a regular expression for whole host names; a bare * means all"
+
+    def read(value: object) -> str:
+        expression = ".*" if value == "*" else value
+        if not isinstance(expression, str):
+            raise BadValue(allowed)
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise BadValue(f"{allowed} ({error})") from None
+        return expression
+
+    return Kind(read, allowed)
+
+
+def line(form: str, normalize: t.Callable[[str], str]) -> Kind:
+    """Return the kind of a line of several fields.
+
+    Args:
+        form: its fields, for people.
+        normalize: returns the one spelling of a valid line; raises ValueError with what is wrong with another.
+    """
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(form)
+        try:
+            return normalize(value)
+        except ValueError as error:
+            raise BadValue(str(error)) from None
+
+    return Kind(read, form)
+
+
 def either(*kinds: Kind) -> Kind:
     """What the first kind that takes the value makes of it.
 
