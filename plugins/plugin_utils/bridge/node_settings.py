@@ -10,7 +10,7 @@ import socket
 import typing as t
 
 from ...module_utils.job.batch.registry import open_guest
-from ...module_utils.job.config import disk_share, policy_file
+from ...module_utils.job.config import consistency, disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
@@ -99,6 +99,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         metrics=policy.metrics,
         metrics_dir=pathlib.Path(policy.metrics_dir),
         metrics_tag=policy.metrics_tag,
+        log=consistency.log_settings_of(policy),
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

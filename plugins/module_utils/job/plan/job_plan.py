@@ -43,6 +43,7 @@ from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import Terms, open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
+from ..config.consistency import job_log_level
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
 from ..request.request import Request
@@ -227,6 +228,7 @@ class _Decided(t.NamedTuple):
     owner: Owner
     pinning: vcpu_map.VcpuMap | None
     devices: tuple[DeviceWish, ...]
+    log_level: str
 
 
 def _decide(
@@ -254,7 +256,7 @@ def _decide(
     _check_start_directory(job, owner, policy, terms)
     devices = wishes_for_wire(resolved.values["pci"], policy)
     _check_devices(job, devices)
-    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices)
+    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, job_log_level(policy, request.log))
 
 
 def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
@@ -271,6 +273,7 @@ def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, au
         owner=decided.owner,
         guests=_guests(job, decided, rank, authorized_key) if has_guests else (),
         bare_slots=0 if has_guests else job.slot_hosts.count(node),
+        log_level=decided.log_level,
     )
 
 

@@ -12,6 +12,7 @@ from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
+from ...state.event_log import LogSettings
 from ...state.layout import RUN_DIR, STATE_DIR, job_key
 from ...wire.pci import PciClass
 
@@ -72,6 +73,7 @@ class NodeSettings:
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
         metrics_dir: from where the node exporter reads them.
         metrics_tag: what the site calls them (`series.format_tag`).
+        log: what the site decides of the log.
     """
 
     node_name: str
@@ -130,6 +132,7 @@ class NodeSettings:
     metrics: str = "record"
     metrics_dir: pathlib.Path = pathlib.Path("/var/lib/prometheus/node-exporter")
     metrics_tag: str = "snapTask-[username]-[jobid]"
+    log: LogSettings = LogSettings()
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
