@@ -220,6 +220,7 @@ class NodePart:
         bare_slots: how often the job's node file names this host, which stays bare (mixed request); 0: it is to have
             guests, or nobody knows.
         additions: the user's own, to each of the guests.
+        log_level: what the job's log on this node shows.
     """
 
     version: int = number_field(VERSION, VERSION)
@@ -232,6 +233,7 @@ class NodePart:
     guests: tuple[GuestSpec, ...] = part_field()
     bare_slots: int = number_field(0, 100_000, default=0)
     additions: Additions = part_field(default=Additions())
+    log_level: str = text_field("info|debug|trace", default="info")
 
     @classmethod
     def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:

@@ -10,7 +10,7 @@ import socket
 import typing as t
 
 from ...module_utils.job.batch.registry import open_guest
-from ...module_utils.job.config import disk_share, policy_file
+from ...module_utils.job.config import consistency, disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.request.value_types import host_matches
 from ...module_utils.mounts import Mount, read_line
@@ -104,6 +104,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         warm_start=policy.warm_start,
         warm_days=policy.warm_days,
         warm_max=policy.warm_max,
+        log=consistency.log_settings_of(policy),
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
+from ...effects import leaves_nothing
 from ...mounts import read_line
+from ...state import event_log
 from ...text import format_mib
 from ..request.request import is_path
 from ..request.value_types import Value, format_value, written
@@ -47,6 +50,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
     if policy.disk_default is not None and is_taken(DATA, policy):
         yield "disk_default", f"mounts has something of the site's own on {DATA}"
+    yield from _log(policy)
     yield from _own_images(policy)
     if policy.timeout > policy.prologue_timeout:
         yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
@@ -61,6 +65,14 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
 
 
+def _log(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    components = [line.split()[0] for line in policy.log_levels]
+    if twice := sorted({name for name in components if components.count(name) > 1}):
+        yield "log_levels", f"{', '.join(twice)} has two levels"
+    if policy.log_format == event_log.JSON and policy.log_file is None:
+        yield "log_format", "needs log_file: a job's own log is text, and vmgr job log --json reads it for programs"
+
+
 def region_mib(policy: Policy, asked: int | None = None) -> int:
     """Return the size of the region that guests share, in MiB: the device exists in powers of two alone (ivshmem).
 
@@ -72,6 +84,29 @@ def region_mib(policy: Policy, asked: int | None = None) -> int:
     size = 1 << ((wanted or max(REGION_MIB, policy.unclot_shmem_min or 0)) - 1).bit_length()
     greatest = policy.unclot_shmem_max
     return 1 << greatest.bit_length() - 1 if greatest and not wanted and size > greatest else size
+
+
+@leaves_nothing
+def log_settings_of(policy: Policy) -> event_log.LogSettings:
+    """Return what hosts log, and where.
+
+    Args:
+        policy: the site's.
+    """
+    file, program = (pathlib.Path(name) if name else None for name in (policy.log_file, policy.log_program))
+    return event_log.LogSettings(policy.log_levels, file, policy.log_format, program, policy.log_program_level)
+
+
+def job_log_level(policy: Policy, wishes: t.Mapping[str, bool]) -> str:
+    """Return the level of a job's log, one of `event_log.JOB_LEVELS`.
+
+    Args:
+        policy: holds the defaults.
+        wishes: of the job's owner (`Request.log`), which go before them.
+    """
+    if wishes.get("trace", policy.trace_default):
+        return event_log.TRACE
+    return event_log.DEBUG if wishes.get("debug", policy.debug_default) else event_log.INFO
 
 
 def is_taken(target: str, policy: Policy) -> bool:

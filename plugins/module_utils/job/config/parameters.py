@@ -14,11 +14,11 @@ import typing as t
 
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
+from ...state import event_log
 from ...wire import pci
 from ...wire.messages import ADDRESS, RDMA_KINDS
 from ..request.keys import KEYS
 from ..request.value_types import (
-    BadValue,
     Kind,
     Value,
     boolean,
@@ -32,6 +32,7 @@ from ..request.value_types import (
     size_mib,
     text,
 )
+from ..request.value_types import line as _line
 from .batch_systems import BATCH_SYSTEMS
 from .disk_share import room_on_disk
 
@@ -57,18 +58,6 @@ class Parameter:
     old: tuple[str, ...]
     later: str
     section: str
-
-
-def _line(form: str, normalize: t.Callable[[str], str]) -> Kind:
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise BadValue(form)
-        try:
-            return normalize(value)
-        except ValueError as error:
-            raise BadValue(str(error)) from None
-
-    return Kind(read, form)
 
 
 def _mount(line: str) -> str:
@@ -122,7 +111,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
-_LOG, _SPARE = "the product's log", "spare nodes"
+_SPARE = "spare nodes"
 _IOCM, _CHECKPOINT = "IOcm", "checkpoints"
 
 
@@ -331,13 +320,22 @@ class Policy:
     metrics_tag: str = _parameter(_LINE, _TAG, "tag of figures; also [node], [rank]", old=("SNAP_TAG_FORMAT",))
 
     debug_default: bool = _parameter(_FLAG, False, "log in detail, unless the user sets DEBUG", section="log")
-    trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
+    trace_default: bool = _parameter(_FLAG, False, "log every step, unless the user sets TRACE")
     show_log_default: bool = _parameter(
         _FLAG, False, "print the log in the job's error file, unless the user sets SHOW_LOG"
     )
-    print_to_stdout: bool = _parameter(_FLAG, False, "write the log to standard output too", later=_LOG)
-    log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs", later=_LOG)
-    log_file: str | None = _parameter(_PATH, None, "log file in place of the job's record", later=_LOG)
+    log_levels: tuple[str, ...] = _parameter(
+        several(_line(event_log.FORM, event_log.read_level)),
+        (),
+        "least levels of components that are logged; else info",
+    )
+    log_file: str | None = _parameter(_PATH, None, "file on each host that gets the lines of all jobs and programs")
+    log_format: str = _parameter(choice(*event_log.FORMATS), event_log.TEXT, "form of the lines of log_file")
+    log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs of hosts; false: the site does it")
+    log_program: str | None = _parameter(
+        _PATH, None, "program of the site that gets each line from a level on, as nobody"
+    )
+    log_program_level: str = _parameter(choice(*event_log.LEVELS), event_log.ERROR, "least level for log_program")
 
 
 PARAMETERS: dict[str, Parameter] = {
@@ -351,6 +349,7 @@ RETIRED: dict[str, str] = {
     "arp_bin": "addresses are read from the kernel's own table of neighbours, without a program",
     **dict.fromkeys(("sw_packages_debian", "sw_packages_redhat"), _IN_IMAGE),
     "snap_bin_dir": "no collector is needed: each job's worker samples its guests (metrics, sample_s)",
+    "print_to_stdout": "standard output is the job's own: SHOW_LOG=true vsub prints the log in the job's error file",
     "enable_dev_mode": "DEBUG=true vsub logs a job in detail, and its record has the consoles of its guests",
 }
 """Former parameters, of which only the default could be set, and why there is none any more: they are read over."""

@@ -27,6 +27,7 @@ import typing as t
 
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, UserFault, VTorqueError
 from ...slow_libraries import load_library
+from ...state import event_log
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
 from ...wire.ssh_options import GUEST_PROBE, option_arguments
@@ -224,6 +225,7 @@ class _Watch:
         if all(address in self.refusals for address in order):
             self.refusals.clear()
             order.sort(key=lambda a: a != self.guest.console.ready_address)
+        event_log.note(2, f"guest {self.guest.name} is asked at {order[0]}", event_log.TRACE, "readiness")
         self.probe = self.guest.ask(order[0], self.probe_s)
 
     def _hear(self) -> None:
@@ -346,7 +348,6 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 @contextlib.contextmanager
 def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
     inotify_simple = load_library("inotify_simple")
-
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:
         for guest in guests:

@@ -17,10 +17,9 @@ import os
 import pathlib
 import threading
 import time
-import typing as t
 
 from ...errors import VTorqueError
-from ...state import records, shell_message
+from ...state import event_log, records, shell_message
 from ...state.layout import job_key
 from ...state.records import LostRecord
 from ...system.signals import Noted
@@ -118,7 +117,7 @@ class Watching:
         domains: the connection to libvirt, None while there is none.
     """
 
-    def __init__(self, order: Order, log: t.Callable[[str], None]) -> None:
+    def __init__(self, order: Order, log: event_log.Log) -> None:
         part, settings = order.part, order.settings
         self._part, self._settings, self._log, self._tell = part, settings, log, order.tell
         self._cores, self._cpusets = order.cores, order.cpusets
@@ -268,7 +267,7 @@ class Watching:
             elif facts is None and (guest.itself.process is None or guest.itself.ended_at):
                 self._lose(guest, "libvirt no longer knows it")
             elif facts is None:
-                self._log(f"libvirt does not know guest {name}, whose process lives")
+                self._log(f"libvirt does not know guest {name}, whose process lives", event_log.WARNING)
 
     def _later(self) -> None:
         self._retry_at = time.monotonic() + self._pause_s
@@ -282,7 +281,7 @@ class Watching:
 
     def _take(self, event: DomainEvent) -> None:
         if event.kind == "lost":
-            self._log(f"libvirt was lost ({event.reason or 'no reason'}); its guests may live")
+            self._log(f"libvirt was lost ({event.reason or 'no reason'}); its guests may live", event_log.WARNING)
             self._drop()
             self._later()
         guest = self._guests.get(event.name)
@@ -314,7 +313,7 @@ class Watching:
                     f"guests stay on the job's cores {cpus.written(cores)}, and not on {cpus.written(self._cores)}"
                 )
         except (OSError, VTorqueError) as error:
-            self._log(f"guests are not on the job's cores, it is tried again: {error}")
+            self._log(f"guests are not on the job's cores, it is tried again: {error}", event_log.WARNING)
             self._cpusets_at = time.monotonic() + LAST_PAUSE_S
             return
         if cores:
@@ -335,7 +334,7 @@ class Watching:
             console.read()
         console.close()
         last_lines = console.last_words()
-        self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}")
+        self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}", event_log.WARNING)
         if self._tell:
             self._tell_superior(guest.name, reason, last_lines)
             return
@@ -343,7 +342,7 @@ class Watching:
         try:
             records.write_lost(self._place, lost, reader_uid=self._part.owner.uid)
         except (OSError, VTorqueError) as error:
-            self._log(f"lost.json was not written: {error}")
+            self._log(f"lost.json was not written: {error}", event_log.WARNING)
 
     def _tell_superior(self, name: str, reason: str, last_lines: str) -> None:
         """The first word ends the job: there is no second."""

@@ -12,6 +12,7 @@ from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
+from ...state.event_log import LogSettings
 from ...state.layout import RUN_DIR, STATE_DIR, job_key
 from ...wire.pci import PciClass
 
@@ -76,6 +77,7 @@ class NodeSettings:
         warm_start: may guests start from templates?
         warm_days: for which a template of warm starts is good.
         warm_max: so many templates at most.
+        log: what the site decides of the log.
     """
 
     node_name: str
@@ -138,6 +140,7 @@ class NodeSettings:
     warm_start: bool = False
     warm_days: int = 7
     warm_max: int = 4
+    log: LogSettings = LogSettings()
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")

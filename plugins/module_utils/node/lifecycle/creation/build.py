@@ -14,6 +14,7 @@ import typing as t
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ....guest_kinds import kind_of
 from ....slow_libraries import load_library
+from ....state import event_log
 from ....state.layout import job_key
 from ....system import files, process_id
 from ....system.clock import Deadline, Timings
@@ -163,7 +164,12 @@ def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadlin
     waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
     until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - GUESTS_RESERVE_S)))
     with addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
-        return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
+        found = wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
+    for guest in guests:
+        name, seconds = guest.guest_file.name, guest.timings.seconds
+        took = ", ".join(f"{phase} {seconds[phase]:.1f} s" for phase in ("address", "ready") if phase in seconds)
+        event_log.note(2, f"guest {name} is ready at {found.get(name)} ({took})", event_log.DEBUG, "readiness")
+    return found
 
 
 def _warm_starts(part: NodePart, settings: NodeSettings, domains: Domains, shared: sharing.Plan) -> WarmStarts | None:

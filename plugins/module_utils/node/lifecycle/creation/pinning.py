@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import typing as t
 
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ....state import event_log
 from ....state.layout import job_key
-from ....state.log_line import log_line
 from ....system.clock import Deadline
 from ....wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec, NodePart
 from ...domain.connection import Domains
@@ -116,7 +115,7 @@ def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Dea
     try:
         return advice.ask(settings.numad, vcpus, ram_mib, deadline)
     except SiteFault as fault:
-        _log(f"NUMA cells are chosen without numad: {fault}")
+        _log(f"NUMA cells are chosen without numad: {fault}", event_log.WARNING)
         return ()
 
 
@@ -185,7 +184,7 @@ def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
         except NodeFault as fault:
             if not is_preferred(guests):
                 raise
-            _log(str(fault))
+            _log(str(fault), event_log.WARNING)
             continue
         on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(guest.pins.vcpus))
         also = f"; moved there: {', '.join(moved)}" if moved else ""
@@ -203,7 +202,5 @@ def _processes(key: str, settings: NodeSettings) -> dict[int, tuple[str, bool]]:
     return found
 
 
-def _log(text: str) -> None:
-    """A line in the job's log; that it cannot be written stops nothing."""
-    with contextlib.suppress(OSError):
-        os.write(2, log_line(text))
+def _log(text: str, level: str = event_log.INFO) -> None:
+    event_log.note(2, text, level, "placement")

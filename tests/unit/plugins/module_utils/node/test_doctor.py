@@ -366,7 +366,7 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     image_pool.add(settings.pool, "tiny@1")
     for name in ("tiny@1", "gone@1"):
         copy_queue.want(settings, copy_queue.Want("local", name))
-    copy_worker.work_off(settings, lambda _words: None)
+    copy_worker.work_off(settings, lambda *_words: None)
     assert seen(look()) == ("warn", "50%")
     assert "gone@1: no such image" in look().words
     copy_queue.want(settings, copy_queue.Want("local", "gone@1"))

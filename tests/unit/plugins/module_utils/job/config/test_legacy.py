@@ -72,7 +72,6 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     ("DEBUG_DEFAULT", "debug_default", False, ""),
     ("TRACE_DEFAULT", "trace_default", False, ""),
     ("SHOW_LOG_DEFAULT", "show_log_default", False, ""),
-    ("PRINT_TO_STDOUT", "print_to_stdout", False, ""),
     ("LOG_ROTATE", "log_rotate", True, ""),
     ("LOG_FILE", "log_file", None, "the log of a job is in its record"),
     # "IOcm", "vRDMA", "UNCLOT", "Snap Telemetry"
@@ -114,6 +113,7 @@ DROPPED = (
 )
 
 NEW = {
+    "log_levels", "log_format", "log_program", "log_program_level",
     "batch_system", "slurm_bin", "suspend_guests", "warm_start", "warm_days", "warm_max",
     # what the original had not: the product's own, and the site's bounds
     "prefix_nodes", "template_dir", "vm_node_property", "allow_emulation", "libvirt_uri", "bridge", "node_number",

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import event_log
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import job, main
 
@@ -170,9 +171,26 @@ def test_list(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 older ones were not looked at" in vmgr_job_says(capsys, "list", "--last", "1")
 
 
+def test_log_is_chosen_by_level_with_all_lines_of_each_entry(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event_log.configure(event_log.LogSettings(), program="hook", component="prologue", job="", job_level="info")
+    texts = ("prologue of job 4711.head", "info"), ("Traceback:\n  File x", "error"), ("left behind", "warning")
+    entries = [event_log.format_text(text, level).decode() for text, level in texts]
+    (kept / "vtorque.log").write_text(f"{entries[0]}TASK [plan] ***\nok: [cn1]\n{entries[1]}{entries[2]}")
+    assert vmgr_job_says(capsys, "log", "4711") == (kept / "vtorque.log").read_text()
+    assert vmgr_job_says(capsys, "log", "4711", "--level", "warning") == entries[1] + entries[2]
+    assert vmgr_job_says(capsys, "log", "4711", "--level", "error") == entries[1]
+    everything = json.loads(vmgr_job_says(capsys, "log", "4711", "--json"))
+    assert [line.get("level") for line in everything] == ["info", None, None, "error", "warning"]
+    assert everything[3]["message"] == "Traceback:\n  File x"
+    assert everything[3]["pid"] == str(os.getpid())
+
+
 def test_log_and_console(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert vmgr_job_says(capsys, "log", "4711") == "began\n?[2Jended\n"
-    assert json.loads(vmgr_job_says(capsys, "log", "4711", "--json")) == ["began", "?[2Jended"]
+    lines = json.loads(vmgr_job_says(capsys, "log", "4711", "--json"))
+    assert lines == [{"message": "began"}, {"message": "?[2Jended"}]
     assert vmgr_job_says(capsys, "console", "4711") == "Linux\nup\n"
     assert json.loads(vmgr_job_says(capsys, "console", "4711", "--json")) == {"vcn1-1": ["Linux", "up"]}
     with pytest.raises(UserFault, match="on cn2"):
