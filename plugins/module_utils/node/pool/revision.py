@@ -37,6 +37,7 @@ class Wanted:
         kernel: boots the disk, and is kept beside it.
         made: how it was made, in words.
         inputs: a digest of what it was made of, for who makes it again.
+        source: of what it was made, in words; "": of the disk file.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Wanted:
     cmdline: str | None = None
     made: str = ""
     inputs: str = ""
+    source: str = ""
 
 
 def check_name(name: str, pool: pathlib.Path) -> None:
@@ -166,7 +168,8 @@ def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "who": _who(),
         "made": wanted.made or "added",
-        "source": printable(str(wanted.disk.absolute())) if wanted.disk else before.name if before else "",
+        "source": wanted.source
+        or (printable(str(wanted.disk.absolute())) if wanted.disk else before.name if before else ""),
         # a disk that is kept was made of what it was made of
         "inputs": wanted.inputs or ("" if wanted.disk else str(old.get("inputs") or "")),
     }
