@@ -21,7 +21,8 @@ from ...text import printable
 MAX_ENTRIES = 100_000
 MAX_NAME, MAX_PATH = 255, 4095
 """Bytes of a name and of a path in OSv's file systems (include/osv/limits.h of its sources)."""
-MAX_TARGET = 4095
+MAX_DEPTH = 100
+"""Directories in one another, of which no program has as many."""
 MAX_LINKS = 40
 """So many links are followed on one way; more are a circle."""
 RUNTIME = ("dev", "proc", "sys", "tmp")
@@ -123,6 +124,8 @@ class Tree:
         path = _clean(path, entry.package)
         if not path:
             return
+        if isinstance(entry, Link):
+            _check_target(path, entry)
         parent = posixpath.dirname(path)
         above = self.entries.get(parent) if parent else None
         if parent and above is None:
@@ -270,7 +273,14 @@ def _clean(path: str, package: str) -> str:
         raise UserFault(what, "holds a NUL")
     if any(len(os.fsencode(part)) > MAX_NAME for part in parts) or len(os.fsencode(clean)) > MAX_PATH:
         raise UserFault(what, f"OSv takes names of {MAX_NAME} bytes and paths of {MAX_PATH}")
+    if len(parts) > MAX_DEPTH:
+        raise UserFault(what, f"lies in more than {MAX_DEPTH} directories")
     return clean
+
+
+def _check_target(path: str, link: Link) -> None:
+    if not link.target or "\0" in link.target or len(os.fsencode(link.target)) > MAX_PATH:
+        raise UserFault(describe_path(path, link.package), f"is a link whose target is empty, or over {MAX_PATH} bytes")
 
 
 def _climbs(base: str, target: str) -> bool:

@@ -136,7 +136,11 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **facts: t.Any) -> tarfile.
     (member("d", tarfile.BLKTYPE), "a device or a FIFO"), (member("d", tarfile.FIFOTYPE), "a device or a FIFO"),
     (member("h", tarfile.LNKTYPE, linkname="/etc/shadow"), "is another name of '/etc/shadow'"),
     (member("s", mode=0o4755), "setuid or setgid"), (member("g", mode=0o2755), "setuid or setgid"),
-    (member("n" * 300), "names of 255 bytes"), (("meta/run.yaml", b" " * 70_000), "more than 65536 bytes"),
+    (member("n" * 300), "names of 255 bytes"), (("/".join("d" * 101), b""), "more than 100 directories"),
+    (member("l", tarfile.SYMTYPE, linkname="t" * 70_000), "has a header of more|target is empty, or over 4095"),
+    (member("l", tarfile.SYMTYPE, linkname="t" * 5000), "target is empty, or over 4095 bytes"),
+    (member("l", tarfile.SYMTYPE, linkname=""), "target is empty"),
+    (("meta/run.yaml", b" " * 70_000), "more than 65536 bytes"),
 ])  # fmt: skip
 def test_hostile_member_is_refused_by_name(tmp_path: pathlib.Path, one: t.Any, why: str) -> None:
     with pytest.raises(UserFault, match=why):
@@ -201,6 +205,13 @@ def test_file_of_no_kind_and_directory_that_is_not_there_are_no_package(tmp_path
     for path in (tmp_path / "it.zip", tmp_path / "none"):
         with pytest.raises(UserFault, match="is no package"):
             read_package(path, MIB)
+
+
+def test_directory_that_is_too_deep_is_refused(tmp_path: pathlib.Path) -> None:
+    directory = package(tmp_path)
+    (directory / "/".join("d" * 300)).mkdir(parents=True)
+    with pytest.raises(UserFault, match="lies in more than 100 directories"):
+        read_package(directory, MIB)
 
 
 @pytest.mark.parametrize("kind", ["a FIFO", "a socket", "setuid or setgid"])
