@@ -27,7 +27,8 @@ PLACE = "/srv/osv-packages"
 BASES = {"tiny-osv-base": True, "tiny-osv-bare": False}
 """By their names: has it the launcher?"""
 REAL = os.environ.get("VTORQUE_OSV_BASE", "")
-"""A base of a real OSv: a directory as `vmgr image add --osv-base` takes it.  Its tests are there when it is."""
+"""A base of a real OSv: its kernel, or a directory as `vmgr image add --osv-base` takes it.  Then it has its tests."""
+REAL_KERNEL = pathlib.Path(REAL) if pathlib.Path(REAL).is_file() else pathlib.Path(REAL) / "loader-stripped.elf"
 OF_TINY = "$(ls -d /opt/vm-images/tiny-osv@* | sort -V | tail -n 1)"
 
 
@@ -224,7 +225,7 @@ if REAL:
             "program/meta/run.yaml": json.dumps(run).encode(),
             "program/usr/bin/program": (compiled / "osv-program.so").read_bytes(),
             "program/etc/greeting": b"from the disk\n",
-            "kernel/loader-stripped.elf": (pathlib.Path(REAL) / "loader-stripped.elf").read_bytes(),
+            "kernel/loader-stripped.elf": REAL_KERNEL.read_bytes(),
         }
         done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
         assert done.returncode == 0, done.stderr

@@ -95,8 +95,8 @@ def compose(choice: Choice, base: Base) -> Composition:
     for package in packages:
         tree.merge(package.tree)
     _add_mounts(tree, choice.written)
-    tree.check_links()
     names = {entry.package for package in packages for entry in package.tree.entries.values()}
+    tree.check_links(names)
     check_programs(tree, base.image.arch, names)
     config = _choose_config(choice.packages[-1], choice.config)
     if config.command:

@@ -159,6 +159,15 @@ def test_link_that_leaves_the_image_is_refused(
     assert sorted(os.listdir(image_pool.path)) == before
 
 
+def test_links_of_osvs_own_build_are_taken_as_they_are(
+    call: VmgrCall, image_pool: ImagePool, tmp_path: pathlib.Path
+) -> None:
+    """An export of OSv's build has some that lead nowhere, and an administrator who cannot change that."""
+    call("add", "osv-base", "--osv-base", base(tmp_path, {"etc/ssl/x": "/etc/pki/nowhere"}))
+    call("compose", "hello", "--package", package(tmp_path))
+    assert disk_of(image_pool, "hello")["/etc/ssl/x"] == "/etc/pki/nowhere"
+
+
 @pytest.mark.parametrize("target", ["/tmp/x", "/dev/null", "b", "/usr/lib/b", "../../etc/mnttab", "c", "/"])
 def test_link_within_the_image_is_good(
     call: VmgrCall, based: pathlib.Path, image_pool: ImagePool, tmp_path: pathlib.Path, target: str
