@@ -10,7 +10,7 @@ import typing as t
 
 from ... import guest_saving
 from ...frozen import frozen
-from ...guest_kinds import OSV, kind_of
+from ...guest_kinds import OSV, OSV_BASE, kind_of
 from ..config.batch_systems import facts_of
 from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
@@ -246,6 +246,10 @@ def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offe
         if image is None:
             names = {candidate.name.partition("@")[0] for candidate in offers.images}
             message = f"no such image in the pool{nearest(str(asked), sorted(names))} (vmgr image list)"
+            yield KeyFault("img", format_value(asked), message, origins["img"])
+            return
+        if image.distro == OSV_BASE:
+            message = "is a base, of which images are made (vmgr image compose); no job runs in it"
             yield KeyFault("img", format_value(asked), message, origins["img"])
             return
         if image.name != asked:

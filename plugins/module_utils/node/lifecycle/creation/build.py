@@ -391,4 +391,6 @@ def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadlin
         )
     else:
         ask = functools.partial(OsvProbe, guest.guest_file.token)
-    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected)
+    # an image of OSv may be without the launcher, which would say so
+    announces = kind_of(guest.spec.distro).linux
+    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected, announces)

@@ -49,6 +49,7 @@ POOL = Offers(
         ImageFacts("jammy@1", "ubuntu", "x86_64"),
         ImageFacts("arm@1", "debian", "aarch64"),
         ImageFacts("osv@1", "osv"),
+        ImageFacts("osv-base@1", "osvbase", "x86_64"),
         ImageFacts("tiny.qcow2"),
     )
 )
@@ -280,6 +281,7 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("vcpus=2", "img", "this site has no default"),
         ("img=debain12", "img", "no such image in the pool; did you mean debian12?"),
         ("img=debian12@3", "img", "no such image in the pool"),
+        ("img=osv-base", "img", "is a base, of which images are made (vmgr image compose); no job runs in it"),
         ("img=debian", "img", "no such image in the pool"),
         ("img=tiny", "distro", "has no record that says it"),
         ("img=debian12,distro=ubuntu", "distro", "the image debian12@10 is debian"),
