@@ -154,7 +154,8 @@ def parts_in_the_way(resolved: Resolved, policy: Policy) -> frozenset[str]:
     there = {
         guest_saving.VIRTIOFS: "virtiofs" in mounts and not osv.is_osv(resolved),
         guest_saving.PLAN9: "9p" in mounts and not osv.is_osv(resolved),
-        guest_saving.PCI: bool(resolved.values.get("pci")),
+        guest_saving.PCI: bool(resolved.values.get("pci"))
+        or (resolved.values.get("vrdma") is True and policy.vrdma_kind == "sriov"),
         guest_saving.SHARED_MEMORY: bool(resolved.values.get("unclot")),
         guest_saving.HUGE_PAGES: pages != "none",
         guest_saving.CELLS: cells != "off",

@@ -12,7 +12,7 @@ from ...system.clock import Deadline
 from ...wire.messages import GuestSpec
 from ..state.settings import NodeSettings
 from . import leases
-from .api import KINDS, HostDevice, Taking, load_examination, load_kind
+from .api import KINDS, HostDevice, Taking, load_examination, load_kind, load_rdma_kind
 
 if t.TYPE_CHECKING:
     from .pci.examination import Examined
@@ -32,6 +32,11 @@ def examine(settings: NodeSettings) -> tuple[Examined, ...]:
     """
     found: tuple[Examined, ...] = load_examination("pci").examine(settings)
     return found
+
+
+def find_rdma_problem(settings: NodeSettings) -> str:
+    """Return why no guest of this node could have an RDMA device now, or "": also where the site gives it none."""
+    return load_rdma_kind(settings.rdma_kind).find_problem(settings) if settings.rdma_kind in KINDS else ""
 
 
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
