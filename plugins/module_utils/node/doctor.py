@@ -215,7 +215,7 @@ def check_devices(settings: NodeSettings) -> Finding:
         return Finding(
             "devices", BAD, BAD, f"vrdma: {problem}", "see vrdma_ports in vtorque.yml, and sriov_numvfs of the card"
         )
-    found = host_devices.examine(settings) if settings.pci_classes else ()
+    found = host_devices.examine(settings)
     if not found:
         return Finding("devices", NONE, "-")
     usable = sum(one.is_usable for one in found)

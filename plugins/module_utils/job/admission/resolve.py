@@ -11,7 +11,7 @@ from ...frozen import frozen
 from ..config.batch_systems import facts_of
 from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
-from ..request.keys import IMAGE, KEYS, PINNING
+from ..request.keys import FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
 from . import host_devices, numa
@@ -146,7 +146,7 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
     if key == "disk" and is_taken(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
-    if key == "hypervisor" and value == "skvm":
+    if key == "hypervisor" and value == FORMER_HYPERVISOR:
         return SKVM
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"

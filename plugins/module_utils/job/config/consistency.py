@@ -9,6 +9,7 @@ import typing as t
 
 from ...mounts import read_line
 from ...text import format_mib
+from ..request.keys import FORMER_HYPERVISOR
 from ..request.request import is_path
 from ..request.value_types import Value, format_value, written
 from .batch_systems import facts_of
@@ -18,7 +19,8 @@ GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in
 """What a silent user gets of a component, and whether the site has it at all."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
-SKVM = "sKVM was the original's own hypervisor: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
+SKVM = "was the original's alone: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
+"""Why nobody gets the hypervisor of that name (sKVM), and what has taken its place."""
 
 RDMA_NOT_YET = ("vhostuser",)
 """Kinds of RDMA devices that no node can give yet."""
@@ -107,7 +109,7 @@ def _rdma(policy: Policy) -> t.Iterator[tuple[str, str]]:
 
 
 def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
-    if policy.hypervisor_default == "skvm":
+    if policy.hypervisor_default == FORMER_HYPERVISOR:
         yield "hypervisor_default", SKVM
     for key in HOOK_SCRIPTS:
         why = facts_of(policy.batch_system).no_hook_scripts

@@ -22,6 +22,7 @@ import typing as t
 from ...frozen import frozen
 from ...system.clock import Deadline
 from ...wire.messages import GuestSpec
+from ...wire.pci import PciClass
 from ..domain.domain_xml import DomainFacts
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
@@ -120,6 +121,9 @@ class RdmaKind(DeviceKind, t.Protocol):
 
     def find_problem(self, settings: NodeSettings) -> str:
         """Return why no guest of this node could have one now, or ""."""
+
+    def list_classes(self, settings: NodeSettings) -> tuple[PciClass, ...]:
+        """Return its PCI devices of this node as a class, to be listed with those that the site lists itself."""
 
 
 def load_rdma_kind(name: str) -> RdmaKind:

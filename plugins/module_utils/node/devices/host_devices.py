@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ...effects import leaves_nothing
@@ -25,12 +26,19 @@ def any_wanted(specs: t.Iterable[GuestSpec]) -> bool:
 
 
 def examine(settings: NodeSettings) -> tuple[Examined, ...]:
-    """Return what there is to say of the devices that the site lists for this node (`pci/examination.py`).
+    """Return what there is to say of PCI devices of this node that guests may have (`pci/examination.py`).
+
+    They are those that the site lists, and those of its kind of RDMA devices.
 
     Raises:
         NodeFault: what starts have cannot be read.
     """
-    found: tuple[Examined, ...] = load_examination("pci").examine(settings)
+    classes = settings.pci_classes
+    if settings.rdma_kind in KINDS:
+        classes = (*classes, *load_rdma_kind(settings.rdma_kind).list_classes(settings))
+    if not classes:
+        return ()
+    found: tuple[Examined, ...] = load_examination("pci").examine(dataclasses.replace(settings, pci_classes=classes))
     return found
 
 

@@ -13,6 +13,7 @@ import typing as t
 
 from ....system.clock import Deadline
 from ....wire.messages import GuestSpec
+from ....wire.pci import PciClass
 from ...state.settings import NodeSettings
 from ..api import HostDevice, Taking
 from ..leases import Lease
@@ -36,6 +37,11 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
 def find_problem(_settings: NodeSettings) -> str:
     """See `api.RdmaKind.find_problem`: whether a guest's kernel can, its node does not know."""
     return ""
+
+
+def list_classes(_settings: NodeSettings) -> tuple[PciClass, ...]:
+    """See `api.RdmaKind.list_classes`: it has none."""
+    return ()
 
 
 def attach(_devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], _deadline: Deadline) -> None:

@@ -12,6 +12,7 @@ libvirt gets a plain hostdev: its own interface would set a part of the same aga
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import re
@@ -19,7 +20,6 @@ import subprocess
 import typing as t
 
 from ....errors import NodeFault, SiteFault, VTorqueError
-from ....frozen import frozen
 from ....system.clock import Deadline
 from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
@@ -33,6 +33,7 @@ from ..pci import inventory, passthrough, preflight, sysfs_binding
 from .site_kind import refuse_other_kind
 
 KIND = "sriov"
+CLASS = "vrdma"
 MOST = 256
 """Functions of one node: the last byte of a MAC address counts them."""
 IP_S = 5.0
@@ -43,7 +44,7 @@ _IS_UP = 1
 _NO_MAC, _NO_GUID = "00:00:00:00:00:00", "00:00:00:00:00:00:00:00"
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Function:
     """A virtual function of one of the site's cards.
 
@@ -74,6 +75,12 @@ def find_problem(settings: NodeSettings) -> str:
     bad = [f"{one.device} is in quarantine: {one.why}" for one in leases.read_quarantine(settings)
            if one.device in mine]  # fmt: skip
     return "" if len(bad) < len(mine) else "; ".join([*problems, *bad])
+
+
+def list_classes(settings: NodeSettings) -> tuple[PciClass, ...]:
+    """See `api.RdmaKind.list_classes`: what would be handed out if nothing spoke against it."""
+    addresses = tuple(one.address for one in find_functions(settings)[0])
+    return (PciClass(CLASS, addresses, kind="nic"),) if addresses else ()
 
 
 def find_functions(settings: NodeSettings) -> tuple[tuple[Function, ...], tuple[str, ...]]:
@@ -137,7 +144,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
         if len(usable) < len(wanting):
             why = f"{len(wanting)} guests want a virtual function each, and {len(usable)} can be handed on"
             raise VTorqueError(what, why, "another time, or fewer guests on a host")
-        pci_class = PciClass("vrdma", tuple(functions), kind="nic")
+        [pci_class] = list_classes(settings)
         order = picker.sort(usable, pci_class, wanting[0].index)
         chosen = [picker.inspect(address, pci_class, spec.index) for address, spec in zip(order, wanting, strict=False)]
         if faults := picker.faults_of(chosen):

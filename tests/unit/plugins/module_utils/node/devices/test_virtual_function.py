@@ -24,8 +24,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, occupancy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import host_devices, leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.vrdma import virtual_function
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
@@ -291,6 +291,18 @@ def test_function_of_a_killed_start_comes_back_by_its_lease_alone(having: Node, 
     assert f"device {VFS[0]} of 7.head.1" in present_absent.left(having.settings, "7.head", 1)
     having.absent()
     assert (tree.driver(VFS[0]), card.functions[0]["address"]) == ("mlx5_core", "00:00:00:00:00:00")
+
+
+def test_functions_are_listed_and_drawn_with_the_other_devices_of_the_node(having: Node) -> None:
+    having.present(having.part(rdma="sriov"))
+    leases.quarantine(VFS[1], "it answers no more", having.settings)
+    found = {one.address: one for one in host_devices.examine(having.settings)}
+    assert [(found[vf].pci_class.name, found[vf].is_usable) for vf in VFS] == [("vrdma", True), ("vrdma", False)]
+    held = [(one.address, one.pci_class, one.state, one.start) for one in occupancy._devices(having.settings)]
+    assert held == [(VFS[0], "vrdma", occupancy.LEASED, "7.head.1"), (VFS[1], "vrdma", occupancy.QUARANTINE, "")]
+    seen = doctor.check_devices(having.settings)
+    assert (seen.state, seen.shown) == (doctor.BAD, "1/2")
+    assert f"{VFS[1]} is in quarantine" in seen.words
 
 
 def test_node_takes_cards_and_vlan_from_the_sites_configuration() -> None:
