@@ -9,6 +9,7 @@ import dataclasses
 import typing as t
 
 from ...effects import leaves_nothing
+from ...errors import UserFault
 from ...system.clock import Deadline
 from ...wire.messages import GuestSpec
 from ..state.settings import NodeSettings
@@ -57,6 +58,8 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
         VTorqueError: they cannot be had; nothing was touched.
     """
     found: dict[int, tuple[HostDevice, ...]] = {}
+    if unknown := {spec.rdma for spec in taking.guests if spec.rdma} - KINDS.keys():
+        raise UserFault("vrdma=true", f"no node has devices of the kind {', '.join(unknown)} yet", "vrdma=false")
     for kind in map(load_kind, KINDS):
         if any(map(kind.is_wanted, taking.guests)):
             for index, devices in kind.take(taking).items():
