@@ -212,7 +212,11 @@ def check_devices(settings: NodeSettings) -> Finding:
     """Check that guests can have the host's devices which the site lists, and share memory where it allows that."""
     if settings.shares_regions and (problem := shared_region.find_problem()):
         return Finding("devices", BAD, BAD, f"unclot: {problem}", shared_region.REMEDY)
-    found = host_devices.examine(settings) if settings.pci_classes else ()
+    if problem := host_devices.find_rdma_problem(settings):
+        return Finding(
+            "devices", BAD, BAD, f"vrdma: {problem}", "see vrdma_ports in vtorque.yml, and sriov_numvfs of the card"
+        )
+    found = host_devices.examine(settings)
     if not found:
         return Finding("devices", NONE, "-")
     usable = sum(one.is_usable for one in found)

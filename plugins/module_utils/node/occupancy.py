@@ -80,8 +80,6 @@ def _pages(place: pathlib.Path, kib: int) -> PageFacts:
 
 
 def _devices(settings: NodeSettings) -> tuple[HeldDevice, ...]:
-    if not settings.pci_classes:
-        return ()
     found = []
     for one in host_devices.examine(settings):
         state = QUARANTINE if one.quarantined else LEASED if one.lease else UNUSABLE if one.faults else FREE

@@ -92,6 +92,8 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
         rdma_kind=policy.vrdma_kind if policy.vrdma_enabled and host_matches(policy.vrdma_nodes, node_name) else "",
+        rdma_ports=policy.vrdma_ports,
+        rdma_vlan=policy.vrdma_vlan,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         guest_programs=guest.GUEST_PROGRAMS,

@@ -14,7 +14,7 @@ from ...guest_kinds import OSV, OSV_BASE, kind_of
 from ..config.batch_systems import facts_of
 from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
-from ..request.keys import DISK, IMAGE, KEYS, PINNING
+from ..request.keys import DISK, FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
 from . import host_devices, numa
@@ -155,7 +155,7 @@ def parts_in_the_way(
     there = {
         guest_saving.VIRTIOFS: "virtiofs" in mounts and linux,
         guest_saving.PLAN9: "9p" in mounts and linux,
-        guest_saving.PCI: bool(values["pci"]),
+        guest_saving.PCI: bool(values["pci"]) or (values["vrdma"] is True and policy.vrdma_kind == "sriov"),
         guest_saving.SHARED_MEMORY: values["unclot"] is True,
         guest_saving.HUGE_PAGES: pages != "none",
         guest_saving.CELLS: cells != "off",
@@ -213,7 +213,7 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
     if key == "disk" and is_taken(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
-    if key == "hypervisor" and value == "skvm":
+    if key == "hypervisor" and value == FORMER_HYPERVISOR:
         return SKVM
     if key == "warm" and value is True and not policy.warm_start:
         return "this site has no warm starts (warm_start)"

@@ -12,6 +12,7 @@ from ...effects import leaves_nothing
 from ...mounts import read_line
 from ...state import event_log
 from ...text import format_mib
+from ..request.keys import FORMER_HYPERVISOR
 from ..request.request import is_path
 from ..request.value_types import Value, format_value, written
 from .batch_systems import facts_of
@@ -21,9 +22,10 @@ GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in
 """What a silent user gets of a component, and whether the site has it at all."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
-SKVM = "sKVM was the original's own hypervisor: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
+SKVM = "was the original's alone: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
+"""Why nobody gets the hypervisor of that name (sKVM), and what has taken its place."""
 
-RDMA_NOT_YET = ("sriov", "vhostuser")
+RDMA_NOT_YET = ("vhostuser",)
 """Kinds of RDMA devices that no node can give yet."""
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 REGION_MIB = 64
@@ -58,6 +60,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.security_updates and spent > policy.prologue_timeout:
         why = f"and timeout together are {spent} s, more than prologue_timeout ({policy.prologue_timeout})"
         yield "security_updates_timeout", why
+    yield from _rdma(policy)
     yield from _unavailable(policy)
     yield from _bounds(policy)
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
@@ -129,11 +132,20 @@ def _own_images(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "allow_user_images", f"does not go with {', '.join(believed)}: {why}; share them by virtiofs"
 
 
-def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
-    if policy.hypervisor_default == "skvm":
-        yield "hypervisor_default", SKVM
+def _rdma(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.vrdma_kind in RDMA_NOT_YET:
-        yield "vrdma_kind", f"{policy.vrdma_kind} is not available yet; available: rxe"
+        yield "vrdma_kind", f"{policy.vrdma_kind} is not available yet; available: rxe, sriov"
+    if policy.vrdma_kind == "sriov":
+        if not policy.vrdma_ports:
+            yield "vrdma_kind", "sriov needs vrdma_ports"
+        elif policy.confine_guests:
+            why = "no rule of a node holds a guest on a virtual function to its address"
+            yield "vrdma_kind", f"sriov does not go with confine_guests: {why}"
+
+
+def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    if policy.hypervisor_default == FORMER_HYPERVISOR:
+        yield "hypervisor_default", SKVM
     for key in HOOK_SCRIPTS:
         why = facts_of(policy.batch_system).no_hook_scripts
         if why and getattr(policy, DEFAULT_OF[key]) is not None:

@@ -100,6 +100,7 @@ _REACHED = text(
     r"([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2]))?|[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?",
     "a host name, an IPv4 address or a network (10.2.0.0/16)",
 )
+_CARD = text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface")
 _HOME_FILE = text(
     r"~/[^,;\x00-\x1f\x7f\ud800-\udfff]{1,900}", "~/PATH: the file in each user's home, where there is one"
 )
@@ -197,7 +198,7 @@ class Policy:
     )
 
     bridge: str = _parameter(
-        text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface"),
+        _CARD,
         "br0",
         "bridge of the guests",
         section="the guests' network",
@@ -308,6 +309,10 @@ class Policy:
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "guests may have an RDMA device (vrdma)", section="components")
     vrdma_kind: str = _parameter(choice(*RDMA_KINDS), RDMA_KINDS[0], "of which kind that device is")
+    vrdma_ports: tuple[str, ...] = _parameter(
+        several(_CARD), (), "cards whose virtual functions guests may have (sriov)"
+    )
+    vrdma_vlan: int | None = _parameter(number(1, 4094), None, "VLAN of these virtual functions")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes whose guests may have one")
     iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
     iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)

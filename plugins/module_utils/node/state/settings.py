@@ -68,6 +68,8 @@ class NodeSettings:
         pci_classes: PCI devices of this node that guests may have.
         shares_regions: may guests of a job share a region of memory?
         rdma_kind: of the RDMA devices that guests of this node may have; "": they may have none.
+        rdma_ports: network cards whose virtual functions guests may have, by name.
+        rdma_vlan: of these functions; None: none.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
@@ -128,6 +130,8 @@ class NodeSettings:
     pci_classes: tuple[PciClass, ...] = ()
     shares_regions: bool = False
     rdma_kind: str = ""
+    rdma_ports: tuple[str, ...] = ()
+    rdma_vlan: int | None = None
     suspend_guests: str = "pause"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),

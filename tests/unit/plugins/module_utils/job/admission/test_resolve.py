@@ -155,6 +155,9 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("hypervisor_default: skvm\n", "hypervisor_default", "write kvm, with iocm=true for I/O cores and vrdma=true"),
         ("vrdma_enabled_default: yes\n", "vrdma_enabled_default", "needs vrdma_enabled: "),
         ("vrdma_kind: vhostuser\n", "vrdma_kind", "vhostuser is not available yet"),
+        ("vrdma_kind: sriov\nconfine_guests: no\n", "vrdma_kind", "sriov needs vrdma_ports"),
+        ("vrdma_kind: sriov\nvrdma_ports: [ens1f0]\n", "vrdma_kind", "sriov does not go with confine_guests"),
+        ("vrdma_vlan: 4095\n", "vrdma_vlan", "1 to 4094"),
         ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
     ],
 )
@@ -164,6 +167,11 @@ def test_parameters_that_contradict_each_other_are_refused(
     with pytest.raises(PolicyErrors) as caught:
         loaded(tmp_path, text)
     assert [fault.key for fault in caught.value.faults if words in fault.message] == [key]
+
+
+def test_virtual_functions_are_for_sites_that_confine_no_guests(tmp_path: pathlib.Path) -> None:
+    site = loaded(tmp_path, "vrdma_kind: sriov\nvrdma_ports: [ens1f0, ib0]\nvrdma_vlan: 7\nconfine_guests: no\n")
+    assert (site.vrdma_ports, site.vrdma_vlan) == (("ens1f0", "ib0"), 7)
 
 
 @pytest.mark.parametrize("component", ["vrdma", "iocm", "unclot"])
