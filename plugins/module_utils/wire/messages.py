@@ -118,6 +118,9 @@ class GuestSpec:
         numa: the guest's NUMA cells: `auto`: as of its cores; `1`: one, or no guest; `off`: none.
         hugepages: of which pages its memory is, counted in each cell; `auto`: of the largest that there are.
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
+        io_min: of the cores that all guests of the start on this node have for virtual I/O, how many at least.
+        io_max: how many at most; 0: there are none.
+        io_required: no guest without them; else they are a default of the site's, without which the job runs too.
     """
 
     rank: int = number_field(0, 100_000)
@@ -139,6 +142,9 @@ class GuestSpec:
     numa: str = text_field("|".join(NUMA), default="off")
     hugepages: str = text_field("|".join(HUGEPAGES), default="none")
     shared_mib: int = number_field(0, 2**24, default=0)
+    io_min: int = number_field(0, 4096, default=0)
+    io_max: int = number_field(0, 4096, default=0)
+    io_required: bool = False
 
     @property
     def gpus(self) -> int:

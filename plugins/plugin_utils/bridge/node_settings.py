@@ -9,6 +9,7 @@ import pathlib
 import socket
 import typing as t
 
+from ...module_utils.job.admission.resolve import host_matches
 from ...module_utils.job.batch.registry import open_guest
 from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
@@ -72,6 +73,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         host_ram_mib=policy.host_os_ram_mb,
         host_cores=policy.host_os_core_count,
         pages_raise=policy.hugepages_raise,
+        io_cores=policy.iocm_enabled and host_matches(policy.iocm_nodes, node_name),
         numad=pathlib.Path(policy.numad) if policy.numad else None,
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),

@@ -85,10 +85,7 @@ class Resolved:
 
 _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
     "vrdma": lambda value: value is True,
-    "iocm": lambda value: value is True,
     "hypervisor": lambda value: value == "skvm",
-    "iocm_min_cores": lambda value: True,
-    "iocm_max_cores": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
 NOT_AVAILABLE_YET = "not available on this site yet"
@@ -121,6 +118,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         message = _objection(key, value, policy, asked=asked)
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
+    faults.extend(numa.settle_io_cores(values, origins, request.values, policy))
     faults.extend(_contradiction(values, origins))
     faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):

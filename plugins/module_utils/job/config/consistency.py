@@ -18,7 +18,7 @@ GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in
 """What a silent user gets of a component, and whether the site has it at all."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
-NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
+NOT_YET = {("hypervisor_default", "skvm"): "vRDMA"}
 """Single values of parameters that have no effect yet, and what they belong to."""
 
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")

@@ -289,6 +289,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
     chosen = wanted if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
     cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
+    io = numa.io_cores(resolved.values, asked=resolved.origins[numa.IO] != SITE_DEFAULT)
     return tuple(
         GuestSpec(
             rank=node_rank * per_node + index,
@@ -310,6 +311,9 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             numa=cells,
             hugepages=pages,
             shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
+            io_min=io.least,
+            io_max=io.most,
+            io_required=io.required,
         )
         for index in range(per_node)
     )
