@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from .conftest import Site
 from .test_pinned import TWO_CORES, VMGR, threads
 from .trouble import NODES, WAITS, changed, finish, wait_in_guest
