@@ -5,6 +5,8 @@
 
 All threads of virtual I/O may run on all cores that are in use, and the kernel divides them.  So their whole load
 counts, and not that of the busiest core.  A core more helps only where more threads work than there are cores.
+A thread that is ready and has no core wants one as much as one that runs (schedstat, proc(5)): so a core that others
+use, too, is not taken for an idle one.
 """
 
 from __future__ import annotations
@@ -12,18 +14,18 @@ from __future__ import annotations
 from ...frozen import frozen
 
 GROW_AT, GROW_ROUNDS = 0.85, 3
-"""A core is added if the cores in use were busier than this for so many rounds."""
+"""A core is added if more than this of the cores in use was wanted for so many rounds."""
 SHRINK_AT, SHRINK_ROUNDS = 0.40, 10
-"""Cores are given back if the rest would have been less busy than this for so many rounds."""
+"""Cores are given back if less than this of the rest was wanted for so many rounds."""
 REST_ROUNDS = 6
 """After a change, figures of so many rounds count for nothing: threads have to settle."""
 BUSY_AT = 0.10
-"""A thread that uses more of a core than this works."""
+"""A thread that wants more of a core than this works."""
 
 
 @frozen
 class Load:
-    """What threads of virtual I/O used in a round.
+    """What threads of virtual I/O wanted in a round.
 
     Attributes:
         cores: of all of them together; 1.0 is a core for the whole round.
@@ -82,10 +84,10 @@ def measure(before: dict[int, float], now: dict[int, float], passed_s: float) ->
     """Return the load of a round.
 
     Args:
-        before: processor time of each thread when the round began, in seconds.
+        before: how long each thread had run, or had been ready and waited, when the round began, in seconds.
         now: the same when it ended; a thread that began meanwhile counts from 0, one that ended is lost.
         passed_s: how long it took, in seconds.
     """
     # a number that was given anew to another thread has less than the one before
-    parts = [max(0.0, used_s - before.get(thread, 0.0)) / passed_s for thread, used_s in now.items()]
+    parts = [max(0.0, wanted_s - before.get(thread, 0.0)) / passed_s for thread, wanted_s in now.items()]
     return Load(sum(parts), sum(part > BUSY_AT for part in parts))

@@ -8,7 +8,6 @@ Nothing of the guests depends on it.  When it ends, threads stay where they are,
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
 import time
@@ -29,7 +28,6 @@ ROUND_S = 1.0
 LOOK_ROUNDS = 10
 """Between two proofs that threads are where they should be: an administrator or a program may have moved them."""
 _VCPU = re.compile(rb"(CPU [0-9]{1,5}|ALL CPUs)/(KVM|TCG)")
-_TICKS_S = os.sysconf("SC_CLK_TCK")
 Processes = tuple[int, tuple[int, ...]]
 """The number of a guest's qemu, and those of what serves it."""
 
@@ -117,11 +115,11 @@ class Balancer:
                 self._irqs = interrupts.find_interrupts(self._settings.bridge)
             self._move_interrupts()  # again and again: irqbalance may have moved them
         now = time.monotonic()
-        used_s = {task: seconds for guest in guests for task, seconds in _used_s(guest)}
+        wanted_s = {task: seconds for guest in guests for task, seconds in _wanted_s(guest)}
         # a thread that was not there when the round began is measured from the next one on
-        common = {task: seconds for task, seconds in used_s.items() if task in self._before}
+        common = {task: seconds for task, seconds in wanted_s.items() if task in self._before}
         load = measure(self._before, common, max(0.1, now - self._before_at)) if self._before else Load(0.0, 0)
-        self._before, self._before_at, self._next_at = used_s, now, now + ROUND_S
+        self._before, self._before_at, self._next_at = wanted_s, now, now + ROUND_S
         self._act(decide(self._state, load, self._least, len(self._io)), load, guests)
 
     def _act(self, state: State, load: Load, guests: t.Sequence[_Guest]) -> None:
@@ -135,7 +133,7 @@ class Balancer:
         self._changes.add(time.time(), state.used, load.cores)
         if not self._changes.is_full:
             on = cpus.written(self._io[: state.used])
-            self._log(f"virtual I/O on cores {on}, {state.used} in place of {before}: it used {load.cores:.2f} cores")
+            self._log(f"virtual I/O on cores {on}, {state.used} in place of {before}: it wanted {load.cores:.2f}")
         else:
             self._log_once(f"virtual I/O has changed its cores {LIMIT} times: further changes are only counted")
 
@@ -165,8 +163,8 @@ class Balancer:
             self._log(text)
 
 
-def _used_s(guest: _Guest) -> t.Iterator[tuple[int, float]]:
-    """The processor time of each thread of virtual I/O: all of a guest's but those of its vCPUs."""
+def _wanted_s(guest: _Guest) -> t.Iterator[tuple[int, float]]:
+    """How long each thread of virtual I/O ran, or was ready and waited for a core: all of a guest's but its vCPUs."""
     if guest.processes is None:
         return
     qemu, servers = guest.processes
@@ -174,11 +172,10 @@ def _used_s(guest: _Guest) -> t.Iterator[tuple[int, float]]:
     tasks = [path for place in places for path in _entries(place)]
     for path in (*tasks, *(threads.PROC / str(number) for number in guest.of_kernel)):
         try:
-            name, _bracket, rest = (path / "stat").read_bytes().rpartition(b")")
-            fields = rest.split()
-            if not _VCPU.fullmatch(name.partition(b"(")[2]):
-                yield int(path.name), (int(fields[11]) + int(fields[12])) / _TICKS_S
-        except (OSError, IndexError, ValueError):  # it ended meanwhile
+            if not _VCPU.fullmatch((path / "comm").read_bytes().strip()):
+                ran_ns, waited_ns, _slices = (path / "schedstat").read_bytes().split()
+                yield int(path.name), (int(ran_ns) + int(waited_ns)) / 1e9
+        except (OSError, ValueError):  # it ended meanwhile
             continue
 
 

@@ -29,7 +29,7 @@ class Play:
         self.root, self.now, self.log = root / "proc", 1000.0, list[str]()
         self.node, self.alone, self.placed = node, False, list[tuple[int, ...]]()
         self.found, self.fault = 0, ""
-        self.ticks: dict[int, int] = {}
+        self.wanted: dict[int, float] = {}
         monkeypatch.setattr(threads, "PROC", self.root)
         monkeypatch.setattr(threads, "place_threads", self.place)
         monkeypatch.setattr(threads, "read_kernel_threads", lambda _qemu: (201,))
@@ -51,14 +51,14 @@ class Play:
     def put(self, number: int, of: int, name: str) -> None:
         place = self.root / str(of) / "task" / str(number) if of else self.root / str(number)
         place.mkdir(parents=True)
-        (place / "name").write_text(name)
+        (place / "comm").write_text(f"{name}\n")
         self.use(number, 0.0)
 
     def use(self, number: int, seconds: float) -> None:
-        self.ticks[number] = self.ticks.get(number, 0) + round(seconds * balancer._TICKS_S)
-        (place,) = (path for path in self.root.rglob(str(number)) if (path / "name").exists())
-        name = (place / "name").read_text()
-        (place / "stat").write_text(f"{number} ({name}) S {' 0' * 10} {self.ticks[number]} 0 0\n")
+        self.wanted[number] = self.wanted.get(number, 0.0) + seconds
+        (place,) = (path for path in self.root.rglob(str(number)) if (path / "comm").exists())
+        half_ns = round(self.wanted[number] * 1e9 / 2)  # it ran for a half, and waited for the other
+        (place / "schedstat").write_text(f"{half_ns} {half_ns} 1\n")
 
     def find(self, directory: pathlib.Path) -> tuple[int, tuple[int, ...]] | None:
         assert directory == self.directory
@@ -104,8 +104,8 @@ def test_threads_under_load_get_more_cores_and_give_them_back(play: Play) -> Non
         "cores": "1-3", "least": 1, "most_used": 3, "count": 3,
     }  # fmt: skip
     assert changes.read_summary(play.record) == changes.Summary(3, 3)
-    assert play.log[0] == "virtual I/O on cores 1-2, 2 in place of 1: it used 1.90 cores"
-    assert play.log[-1].startswith("virtual I/O on cores 1, 1 in place of 3: it used 0.00")
+    assert play.log[0] == "virtual I/O on cores 1-2, 2 in place of 1: it wanted 1.90"
+    assert play.log[-1].startswith("virtual I/O on cores 1, 1 in place of 3: it wanted 0.00")
 
 
 def test_load_of_vcpus_is_none_of_virtual_io(play: Play) -> None:
