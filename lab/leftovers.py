@@ -41,7 +41,7 @@ MAY_STAY = re.compile(
             f"/run/vtorque/(tombstones|locks)/{START}",
             # record, log and console outlive the job; so does the mark of a record that the front end has not got
             f"/var/lib/vtorque/records/{START}",
-            f"/var/lib/vtorque/records/{START}/(record|alone|superior|used|series)\\.json",
+            f"/var/lib/vtorque/records/{START}/(record|alone|superior|used|series|io-cores)\\.json",
             f"/var/lib/vtorque/records/{START}/samples\\.jsonl",
             f"/var/lib/vtorque/records/{START}/(vtorque|[^/]+\\.console)\\.log",
             f"/var/lib/vtorque/spool/{START}",

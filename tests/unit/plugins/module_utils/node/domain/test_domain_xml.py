@@ -131,6 +131,12 @@ def test_a_guest_without_pinning_has_the_xml_that_it_had_before() -> None:
     )
 
 
+@pytest.mark.parametrize("name", [name for name, changes in VARIANTS.items() if "io_threads" not in changes])
+def test_a_guest_without_cores_for_virtual_io_has_no_trace_of_them(name: str) -> None:
+    xml = render(**VARIANTS[name])
+    assert not [word for word in ("iothread", "vhost", "queues=") if word in xml]
+
+
 def test_a_guest_with_cores_for_virtual_io_has_a_thread_for_each_disk_on_them() -> None:
     root = parse(render(**VARIANTS["cores for virtual I/O"]))
     assert root.findtext("iothreads") == "2"
