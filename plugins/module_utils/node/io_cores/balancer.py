@@ -85,21 +85,22 @@ class Balancer:
         """Seconds until `follow` has something to do."""
         return max(0.0, self._next_at - time.monotonic()) if self._guests else float("inf")
 
-    def follow(self, away: t.Container[str] = ()) -> None:
+    def follow(self, away: t.Container[str] = (), *, suspended: bool = False) -> None:
         """Look at the load of a round, as it is due, and act on it.
 
         Args:
             away: guests that are lost, or whose memory is on the disk.
+            suspended: the job is: others may have the node meanwhile, and its interrupts.
         """
         if not self._guests or self.due_s() > 0:
             return
         try:
-            self._follow([guest for guest in self._guests if guest.directory.name not in away])
+            self._follow([guest for guest in self._guests if guest.directory.name not in away], suspended=suspended)
         except Exception as error:  # whatever it is, the guests are watched on
             self._log(f"cores for virtual I/O stay as they are from now on: {type(error).__name__}: {error}")
             self._guests = []
 
-    def _follow(self, guests: t.Sequence[_Guest]) -> None:
+    def _follow(self, guests: t.Sequence[_Guest], *, suspended: bool) -> None:
         if not self._rounds:
             self._changes.begin()
         look = self._rounds % LOOK_ROUNDS == 0
@@ -110,7 +111,10 @@ class Balancer:
                 guest.processes, guest.of_kernel = self._find(guest.directory), ()
             if (look or found) and guest.processes is not None:
                 self._place(guest)
-        if look:
+        if suspended:
+            self._irqs = None
+            interrupts.put_back(self._key, self._settings)
+        elif look:
             if self._irqs is None and self._is_alone():
                 self._irqs = interrupts.find_interrupts(self._settings.bridge)
             self._move_interrupts()  # again and again: irqbalance may have moved them
@@ -133,7 +137,7 @@ class Balancer:
         self._changes.add(time.time(), state.used, load.cores)
         if not self._changes.is_full:
             on = cpus.written(self._io[: state.used])
-            self._log(f"virtual I/O on cores {on}, {state.used} in place of {before}: it wanted {load.cores:.2f}")
+            self._log(f"virtual I/O on cores {on}, {state.used} in place of {before}: it wanted {load.cores:.2f} cores")
         else:
             self._log_once(f"virtual I/O has changed its cores {LIMIT} times: further changes are only counted")
 

@@ -165,7 +165,7 @@ class Watching:
             self._pausing.follow(self.domains, lost)
             self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
-            self._io.follow((*lost, *self._pausing.away))
+            self._io.follow((*lost, *self._pausing.away), suspended=self._pausing.suspended)
             if self._telling is not None:
                 self._telling.go_on()
 

@@ -72,12 +72,12 @@ class Play:
         self.placed.append(pins.others)
         return ()
 
-    def rounds(self, count: int, away: t.Container[str] = (), **seconds: float) -> None:
+    def rounds(self, count: int, away: t.Container[str] = (), *, suspended: bool = False, **seconds: float) -> None:
         for _round in range(count):
             for number, used in seconds.items():
                 self.use(int(number[1:]), used)
             self.now += balancer.ROUND_S
-            self.worker.follow(away)
+            self.worker.follow(away, suspended=suspended)
 
     @property
     def written(self) -> dict[str, t.Any]:
@@ -104,7 +104,7 @@ def test_threads_under_load_get_more_cores_and_give_them_back(play: Play) -> Non
         "cores": "1-3", "least": 1, "most_used": 3, "count": 3,
     }  # fmt: skip
     assert changes.read_summary(play.record) == changes.Summary(3, 3)
-    assert play.log[0] == "virtual I/O on cores 1-2, 2 in place of 1: it wanted 1.90"
+    assert play.log[0] == "virtual I/O on cores 1-2, 2 in place of 1: it wanted 1.90 cores"
     assert play.log[-1].startswith("virtual I/O on cores 1, 1 in place of 3: it wanted 0.00")
 
 
@@ -161,6 +161,20 @@ def test_interrupts_come_along_where_the_job_has_the_node_alone(play: Play, monk
     assert moved[0] in ((1,), (1, 2))
     assert moved[-1] == (1, 2, 3)
     assert sum("1 of 2 interrupts of the node's network card come to the cores" in line for line in play.log) == 1
+
+
+def test_interrupts_go_back_while_the_job_is_suspended(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have the node meanwhile."""
+    done: list[str] = []
+    monkeypatch.setattr(interrupts, "find_interrupts", lambda _bridge: (24,))
+    monkeypatch.setattr(interrupts, "move", lambda *_words: done.append("moved") or (24,))
+    monkeypatch.setattr(interrupts, "put_back", lambda *_words: done.append("back") or ())
+    play.alone = True
+    play.rounds(1)
+    play.rounds(3, suspended=True)
+    assert done == ["moved", "back", "back", "back"]
+    play.rounds(10)
+    assert done[4:] == ["moved"]
 
 
 def test_balancer_that_fails_leaves_the_guests_to_their_watch(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
