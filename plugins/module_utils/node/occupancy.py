@@ -104,7 +104,8 @@ def _guests(settings: NodeSettings, here: tuple[DomainFacts, ...]) -> tuple[Held
         memory, shared = _read_domain(facts)
         pins = claims.read_pins(directory)
         own = ";".join(map(joined, pins.vcpus)) if pins else ""
-        found.append(HeldGuest(key, name, memory, own, joined(pins.others if pins else shared)))
+        others = joined(pins.others if pins else shared)
+        found.append(HeldGuest(key, name, memory, own, others, pins.io_least if pins else 0))
     return tuple(found)
 
 

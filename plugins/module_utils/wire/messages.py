@@ -121,6 +121,9 @@ class GuestSpec:
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
         rdma: of which kind its RDMA device is; "": it has none.
         warm: may it start from a template of the node?
+        io_min: of the cores that all guests of the start on this node have for virtual I/O, how many at least.
+        io_max: how many at most; 0: there are none.
+        io_required: no guest without them; else they are a default of the site's, without which the job runs too.
     """
 
     rank: int = number_field(0, 100_000)
@@ -144,6 +147,9 @@ class GuestSpec:
     shared_mib: int = number_field(0, 2**24, default=0)
     rdma: str = text_field(f"({'|'.join(RDMA_KINDS)})?", default="")
     warm: bool = False
+    io_min: int = number_field(0, 4096, default=0)
+    io_max: int = number_field(0, 4096, default=0)
+    io_required: bool = False
 
     @property
     def gpus(self) -> int:

@@ -73,6 +73,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         host_ram_mib=policy.host_os_ram_mb,
         host_cores=policy.host_os_core_count,
         pages_raise=policy.hugepages_raise,
+        io_cores=policy.iocm_enabled and host_matches(policy.iocm_nodes, node_name),
         numad=pathlib.Path(policy.numad) if policy.numad else None,
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),

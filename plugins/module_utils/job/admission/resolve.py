@@ -80,9 +80,6 @@ class Resolved:
 
 
 _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
-    "iocm": lambda value: value is True,
-    "iocm_min_cores": lambda value: True,
-    "iocm_max_cores": lambda value: True,
     "checkpoint": lambda value: value == "on",
     "checkpoint_every": lambda value: True,
 }
@@ -118,6 +115,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         message = _objection(key, value, policy, asked=asked)
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
+    faults.extend(numa.settle_io_cores(values, origins, request.values, policy))
     faults.extend(_contradiction(values, origins))
     faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):

@@ -112,8 +112,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
-_SPARE = "spare nodes"
-_IOCM, _CHECKPOINT = "IOcm", "checkpoints"
+_SPARE, _CHECKPOINT = "spare nodes", "checkpoints"
 
 
 @frozen
@@ -296,10 +295,10 @@ class Policy:
     vm_prologue_default: str | None = _default_of("vm_prologue", None, kind=_SITE_FILE)
     vm_epilogue_default: str | None = _default_of("vm_epilogue", None, kind=_SITE_FILE)
     vrdma_enabled_default: bool = _default_of("vrdma", False)
-    iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
+    iocm_enabled_default: bool = _default_of("iocm", False)
     unclot_enabled_default: bool = _default_of("unclot", False)
-    iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
-    iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
+    iocm_min_cores_default: int = _default_of("iocm_min_cores", 1)
+    iocm_max_cores_default: int = _default_of("iocm_max_cores", 4)
     unclot_shmem_default: int | None = _default_of("unclot_shmem", None, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
@@ -314,10 +313,10 @@ class Policy:
     )
     vrdma_vlan: int | None = _parameter(number(1, 4094), None, "VLAN of these virtual functions")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes whose guests may have one")
-    iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
-    iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
-    iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
-    iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
+    iocm_enabled: bool = _parameter(_FLAG, False, "jobs may have cores of their own for virtual I/O (iocm)")
+    iocm_min_cores: int = _parameter(_CORES, 1, "least iocm_min_cores and iocm_max_cores of a request")
+    iocm_max_cores: int = _parameter(_CORES, 12, "greatest iocm_min_cores and iocm_max_cores of a request")
+    iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes on which jobs may have such cores")
     unclot_enabled: bool = _parameter(_FLAG, False, "guests of a job on a host may share a region of memory (unclot)")
     metrics: str = _parameter(_METRICS, "record", "where figures of guests go", old=("SNAP_MONITORING_ENABLED",))
     sample_s: int = _parameter(number(0, 3600), 30, "seconds between two samples of guests; 0: none")

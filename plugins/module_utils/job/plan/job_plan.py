@@ -301,6 +301,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
     chosen = wanted if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
     cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
+    io = numa.io_cores(resolved.values, asked=resolved.origins[numa.IO] != SITE_DEFAULT)
     return tuple(
         GuestSpec(
             rank=node_rank * per_node + index,
@@ -324,6 +325,9 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
             rdma=decided.rdma,
             warm=resolved.values["warm"] is True,
+            io_min=io.least,
+            io_max=io.most,
+            io_required=io.required,
         )
         for index in range(per_node)
     )

@@ -28,8 +28,10 @@ from ...wire.messages import VERSION, LostGuest
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..guest.console import Console
+from ..io_cores.balancer import Balancer
 from ..state.start_lock import OverWatch
 from ..system import cpus
+from ..telemetry.sample_file import was_alone
 from ..telemetry.sampler import Sampler
 from . import guest_processes as lifelines
 from .builder import Order, readable
@@ -137,6 +139,7 @@ class Watching:
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
         self._follower = Follower(order.follow, self._place, log)
         self._sampler = Sampler(part, settings, needed, log)
+        self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -161,8 +164,18 @@ class Watching:
             self._pausing.follow(self.domains, lost)
             self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
+            self._io.follow((*lost, *self._pausing.away), suspended=self._pausing.suspended)
             if self._telling is not None:
                 self._telling.go_on()
+
+    def _find_processes(self, guest: pathlib.Path) -> tuple[int, tuple[int, ...]] | None:
+        """The processes of a guest; None: it has none, or nobody can look."""
+        with contextlib.suppress(OSError, VTorqueError):
+            return lifelines.processes_of(guest, self._settings)
+        return None
+
+    def _has_node_alone(self) -> bool:
+        return was_alone(self._settings.record_dir(self._part.job_id, self._part.start))
 
     def _note_away(self) -> None:
         """Who goes to the disk has no process that could be lost; who has come back has a new one."""
@@ -218,7 +231,7 @@ class Watching:
             due.append(time.monotonic() + self._telling.due_s())
         if self._cpusets and self.domains is not None:
             due.append(self._cpusets_at)
-        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower, self._sampler)]
+        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower, self._sampler, self._io)]
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
 
     # -- libvirt

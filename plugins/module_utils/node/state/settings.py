@@ -46,6 +46,7 @@ class NodeSettings:
         host_cores: cores that no vCPU has to itself.
         cores_may_change: the job's cores are a guess, since its cpuset is still to come: nothing can be pinned to them.
         pages_raise: may the pools of huge pages be raised for a start, and lowered after it?
+        io_cores: may jobs have cores for virtual I/O here?
         numad: the program, whose advice on cells is followed; None: nobody is asked.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
@@ -103,6 +104,7 @@ class NodeSettings:
     host_cores: int = 0
     cores_may_change: bool = False
     pages_raise: bool = True
+    io_cores: bool = False
     numad: pathlib.Path | None = None
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()
@@ -201,6 +203,11 @@ class NodeSettings:
     def pages_dir(self) -> pathlib.Path:
         """By how much starts have raised this node's pools of huge pages, one file each (`placement/hugepages.py`)."""
         return self.state_dir / "hugepages"
+
+    @property
+    def interrupts_dir(self) -> pathlib.Path:
+        """Where this node's interrupts came to before starts moved them, one file each (`io_cores/interrupts.py`)."""
+        return self.state_dir / "interrupts"
 
     @property
     def bare_dir(self) -> pathlib.Path:

@@ -211,6 +211,12 @@ def _print_notes(guest: job_record.Guest) -> None:
     if guest.vcpu_cores:
         on = ", ".join(f"vCPU {vcpu} on {cores}" for vcpu, cores in enumerate(guest.vcpu_cores))
         print(f"  cores of {guest.name or '-'}: {on}; other threads on {guest.other_cores or '-'}")
+    if guest.io_least:
+        uses = [f"{guest.io_least} in any case"]
+        if "io_cores_most" in guest.used:
+            uses.append(f"at most {guest.used['io_cores_most']:.0f} used")
+            uses.append(f"changed {guest.used.get('io_changes', 0):.0f} times")
+        print(f"  virtual I/O of {guest.name or '-'}: cores {guest.other_cores or '-'}, {', '.join(uses)}")
     if guest.cells:
         parts = [cell.split(":") for cell in guest.cells]
         has = "; ".join(f"{mib} MiB of NUMA cell {cell} for vCPU {vcpus}" for cell, vcpus, mib in parts)

@@ -88,7 +88,7 @@ def make(
     devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
-    if any(spec.vcpu_cores for spec in part.guests):
+    if any(spec.vcpu_cores or spec.io_max for spec in part.guests):
         step("the cores of the guests")
         cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
     guest_memory.check_beside_pools(guests, job_key(part.job_id, part.start), settings, domains)

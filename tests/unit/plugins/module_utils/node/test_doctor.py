@@ -113,6 +113,20 @@ def test_daemon_that_moves_threads_of_guests_is_named(settings: NodeSettings, tm
     assert "process 12" in finding.words
 
 
+def test_daemon_that_moves_interrupts_is_named_where_jobs_have_cores_for_virtual_io(
+    settings: NodeSettings, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/comm").write_text("irqbalance\n")
+    assert seen(doctor.check_affinity(settings, tmp_path, os.getuid())) == ("ok", "ok")
+    with_io = dataclasses.replace(settings, io_cores=True)
+    finding = doctor.check_affinity(with_io, tmp_path, os.getuid())
+    assert seen(finding) == ("warn", "irqbalance")
+    assert "process 7" in finding.words
+    missing = doctor.check_vhost_net(with_io, tmp_path / "vhost-net")
+    assert "jobs with iocm=true are refused here" in missing.words
+
+
 GOOD = t.cast(images.Image, object())
 BROKEN = ImageFault("image odd", "can be written by others than root")
 

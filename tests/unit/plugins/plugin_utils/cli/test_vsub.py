@@ -356,7 +356,7 @@ def test_directive_prefix(site: Site) -> None:
         (["-S", "sh@a,ksh@b"], ["-S sh@a,ksh@b"]),
         (["-vm", "vcpus=1", "-vm", "vcpus=2"], ["vcpus=2", "given twice"]),
         (["-vm"], ["-vm", "key=value"]),
-        (["-vm", "iocm=true"], ["iocm=true", "not available on this site yet"]),
+        (["-vm", "iocm=true"], ["iocm=true", "this site has switched it off (iocm_enabled)"]),
     ],
 )
 def test_wrong_request_is_refused_before_qsub(site: Site, words: list[str], lines: list[str]) -> None:

@@ -12,8 +12,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import numa, vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import resolve as policy_module
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
@@ -298,22 +298,12 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("img=arm", "arch", "the nodes offer x86_64"),
         ("img=debian12,hypervisor=qemu", "hypervisor", "does not allow software emulation"),
         ("img=debian12,hypervisor=skvm", "hypervisor", "write kvm, with iocm=true for I/O cores and vrdma=true"),
-        ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "not available"),
+        ("img=debian12,iocm=true", "iocm", "this site has switched it off (iocm_enabled)"),
+        ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "goes with iocm=true"),
     ],
 )
 def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str, words: str) -> None:
     assert words in objections(text)[key]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "iocm=0",
-        "iocm_min_cores=1", "iocm_max_cores=2",
-    ],
-)  # fmt: skip
-def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
-    assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
 
 
 @pytest.mark.parametrize("text", ["checkpoint=on", "checkpoint_every=30m"])
@@ -545,6 +535,40 @@ def test_bounds_of_virtual_io_cores_must_not_cross() -> None:
     assert "is more than iocm_max_cores (2, site default)" in objections("img=debian12", policy)["iocm_min_cores"]
 
 
+@pytest.mark.parametrize(
+    ("text", "bounds", "origin"),
+    [
+        ("iocm=true", (1, 4), ("site default", "site default")),
+        ("iocm=0", (1, 4), ("site default", "site default")),
+        ("iocm=true,iocm_min_cores=6", (6, 6), ("command line", "as iocm_min_cores")),
+        ("iocm=true,iocm_max_cores=1", (1, 1), ("site default", "command line")),
+        ("iocm=true,iocm_min_cores=2,iocm_max_cores=3", (2, 3), ("command line", "command line")),
+    ],
+)
+def test_bounds_of_virtual_io_cores_are_the_users_and_else_the_sites(
+    text: str, bounds: tuple[int, int], origin: tuple[str, str]
+) -> None:
+    found = ask(f"img=debian12,{text}", WITH_IO)
+    assert found.values["iocm"] is True
+    assert tuple(found.values[key] for key in ("iocm_min_cores", "iocm_max_cores")) == bounds
+    assert tuple(found.origins[key] for key in ("iocm_min_cores", "iocm_max_cores")) == origin
+
+
+def test_bounds_of_virtual_io_cores_are_within_the_sites() -> None:
+    found = objections("img=debian12,iocm=true,iocm_max_cores=13", WITH_IO)
+    assert found == {"iocm_max_cores": "at most 12 on this site"}
+    assert objections("img=debian12,iocm=true,iocm_min_cores=13", WITH_IO) == {
+        "iocm_min_cores": "at most 12 on this site"
+    }
+
+
+def test_cores_for_virtual_io_of_the_sites_default_are_no_ones_wish() -> None:
+    policy = Policy(iocm_enabled=True, iocm_enabled_default=True, iocm_max_cores_default=2)
+    found = ask("img=debian12", policy)
+    assert numa.io_cores(found.values, asked=False) == numa.IoCores(1, 2, required=False)
+    assert numa.io_cores(ask("img=debian12,iocm=false", policy).values, asked=True) == numa.IoCores()
+
+
 # the sum
 
 
@@ -555,11 +579,24 @@ def test_sum_counts_guests_host_and_says_how() -> None:
     assert need.mem_sum == "4G of ram + 2G for the host"
 
 
-def test_sum_counts_several_guests_and_cores_for_virtual_io() -> None:
-    values = {**ask("img=debian12,vcpus=3,ram=1G").values, "vms_per_node": 2, "iocm": True, "iocm_min_cores": 2}
-    need = demand(Resolved(values, {}, ""), Policy(host_os_core_count=0, host_os_ram_mb=100))
-    assert (need.cores, need.mem_mib) == (8, 2148)
-    assert need.cores_sum == "2 x 3 vcpus + 0 cores for the host + 2 cores for virtual I/O"
+WITH_IO = Policy(iocm_enabled=True, host_os_core_count=0, host_os_ram_mb=100)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores", "how"),
+    [
+        ("vcpu_pinning=false", 8, "2 cores for virtual I/O (iocm_min_cores)"),
+        ("vcpu_pinning=true", 9, "3 cores for virtual I/O (iocm_max_cores)"),
+        ("", 8, "2 cores for virtual I/O (iocm_min_cores)"),
+    ],
+    ids=["vCPUs share cores", "each has its own", "each has, where there are enough"],
+)
+def test_sum_counts_several_guests_and_cores_for_virtual_io(text: str, cores: int, how: str) -> None:
+    """Where each vCPU has its core, more for I/O can only come from idle ones."""
+    request = "img=debian12,vcpus=3,ram=1G,vms_per_node=2,iocm=true,iocm_min_cores=2,iocm_max_cores=3"
+    need = demand(ask(",".join(filter(None, (request, text))), WITH_IO), WITH_IO)
+    assert (need.cores, need.mem_mib) == (cores, 2148)
+    assert need.cores_sum == f"2 x 3 vcpus + 0 cores for the host + {how}"
     assert need.mem_sum == "2 x 1G of ram + 100M for the host"
 
 

@@ -137,6 +137,21 @@ def test_show_prints_the_cores_of_guests_that_had_some_of_their_own(
         assert "cores of" not in vmgr_job_says(capsys, "show", "4711")
 
 
+def test_show_prints_the_cores_that_virtual_io_of_guests_has_used(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = RECORD["guests"]  # type: ignore[misc]
+    of_first = {"vcpu_cores": "4;5", "other_cores": "1-3", "io_least": 1, "used": {"io_cores_most": 2, "io_changes": 4}}
+    of_second = {"vcpu_cores": "4;5", "other_cores": "1-3", "io_least": 1, "used": {}}
+    guests = [{**first, **of_first}, {**second, **of_second}]
+    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert [line for line in lines if line.startswith("  virtual I/O of")] == [
+        "  virtual I/O of vcn1-1: cores 1-3, 1 in any case, at most 2 used, changed 4 times",
+        "  virtual I/O of vcn2-1: cores 1-3, 1 in any case",
+    ]
+
+
 def test_show_prints_the_cells_and_pages_of_guests_that_had_some(
     kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
