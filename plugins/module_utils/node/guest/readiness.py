@@ -331,7 +331,9 @@ def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbo
         if watch.address is None:
             watch.step()
     for event in events:
-        _check_event(event, watches)
+        facts = domains.facts(event.name) if event.kind in _OVER and event.name in watches else None
+        if facts is None or facts.state != "running":  # else a guest of that name ended before this one began
+            _check_event(event, watches)
 
 
 def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Deadline) -> None:
@@ -389,8 +391,7 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
 
 
 def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
-    names = ", ".join(watch.guest.name for watch in waiting)
-    what = f"guest {names} was not ready within {waited_s:.0f} s"
+    what = f"guest {', '.join(watch.guest.name for watch in waiting)} was not ready within {waited_s:.0f} s"
     why = " / ".join(f"{watch.guest.name}: {watch.describe()}" for watch in waiting)
     hint = waiting[0].guest.console.describe_end()
     # a silent guest blames nobody; one that lives and is not reached has a site around it
