@@ -335,7 +335,9 @@ def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbo
         if watch.address is None:
             watch.step()
     for event in events:
-        _check_event(event, watches)
+        facts = domains.facts(event.name) if event.kind in _OVER and event.name in watches else None
+        if facts is None or facts.state != "running":  # else a guest of that name ended before this one began
+            _check_event(event, watches)
 
 
 def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Deadline) -> None:

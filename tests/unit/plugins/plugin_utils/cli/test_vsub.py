@@ -692,6 +692,36 @@ def test_checkpoint_that_is_asked_for_is_refused_with_the_reasons(site: Site, wo
     assert "not available on this site yet; nor could these guests be saved: it mounts a directory" in done.err
 
 
+@pytest.mark.parametrize(
+    ("settings", "words", "expected"),
+    [
+        ({"vcpu_pinning_default": False}, (), "its guests start warm where their node has a template"),
+        ({}, ("-vm", "vcpu_pinning=false,warm=false"), "its guests boot: the job asked for a cold start (warm=false)"),
+        ({}, (), "its guests boot: it has cores or NUMA cells of its own"),
+        (
+            {"home_via": "virtiofs", "vcpu_pinning_default": False},
+            (),
+            "its guests boot: it mounts a directory of its node by virtiofs",
+        ),
+    ],
+)
+def test_dry_run_says_why_guests_would_boot(
+    site: Site, settings: dict[str, t.Any], words: tuple[str, ...], expected: str
+) -> None:
+    site.configure(warm_start=True, **settings)
+    shown = site.vsub("--dry-run", *words, site.script(PLAIN))
+    assert f"(start: {expected})" in shown.out.splitlines()
+    found = site.vsub("--dry-run", "--query", "warm", *words, site.script(PLAIN))
+    assert json.loads(found.out) == expected
+
+
+def test_site_without_warm_starts_refuses_one_and_says_nothing_of_them(site: Site) -> None:
+    assert "(start:" not in site.vsub("--dry-run", site.script(PLAIN)).out
+    done = site.vsub("--dry-run", "-vm", "warm=true", site.script(PLAIN))
+    assert done.status != 0
+    assert "this site has no warm starts (warm_start)" in done.err
+
+
 def test_dry_run_says_which_hosts_are_vm_nodes(site: Site) -> None:
     shown = site.vsub("--dry-run", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN))
     assert ["nodes", "2", "command line"] in [line.split(None, 2) for line in shown.out.splitlines()]
