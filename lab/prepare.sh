@@ -58,20 +58,27 @@ install_venv() {
         touch "$3"
 }
 
-# cloud-init's own word on what a seed may say: unpacked, since an installed one would set up this machine when it boots
-cloud_init_schema() {
-    local place=build/cloud-init
+# unpack PLACE PACKAGE DEPTH PATTERN...: files of a package that is not to be installed; DEPTH folders of their names are left out
+unpack() {
+    local place=$1 package=$2 depth=$3
+    shift 3
     rm -rf "$place" && mkdir -p "$place" &&
         { [ -n "$lacking" ] || apt-get -qq update; } && # else apt's lists have just come, with the packages
-        (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download cloud-init) &&
-        dpkg-deb --fsys-tarfile "$place"/*.deb | tar -C "$place" -xf - --wildcards --strip-components=8 '*/schema-cloud-config-v1.json'
+        (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download "$package") &&
+        dpkg-deb --fsys-tarfile "$place"/*.deb | tar -C "$place" -xf - --wildcards --strip-components="$depth" "$@" &&
+        rm "$place"/*.deb
 }
 
 # what a site's hosts have, and nothing else
 venv build/runtime requirements.lock --require-hashes --only-binary :all:
 if [ "$kind" != demo ] && [ "$kind" != slurm ]; then
     venv build/venv requirements-dev.txt
-    [ -e build/cloud-init/schema-cloud-config-v1.json ] || step "cloud-init's schema" cloud_init_schema
+    # cloud-init's own word on what a seed may say; an installed one would set up this machine when it boots
+    [ -e build/cloud-init/schema-cloud-config-v1.json ] ||
+        step "cloud-init's schema" unpack build/cloud-init cloud-init 8 '*/schema-cloud-config-v1.json'
+    # what reads the figures of nodes; an installed one would serve this machine's
+    [ -e build/prometheus/promtool ] ||
+        step "Prometheus" unpack build/prometheus prometheus 3 ./usr/bin/prometheus ./usr/bin/promtool
 fi
 if [ "$kind" = oldest ]; then
     venv build/oldest requirements-oldest.txt

@@ -41,6 +41,7 @@ SETTINGS = {
     "pci_classes": ["nic 0000:3b:00.0 0000:3b:00.1 hosts=gn[0-9]+"],
     "unclot_enabled": True,
     "unclot_shmem_max": 256,
+    "vrdma_enabled": True,
 }
 """The site's configuration of a lab: small guests, under software emulation."""
 

@@ -38,11 +38,14 @@ while read -r module; do
     insmod "/lib/modules/$module"
 done </lib/modules/order
 
+ask_for_address() {
+    ip link set eth0 up
+    # stays in the foreground until it has a lease, and renews it from the background
+    udhcpc -i eth0 -s /etc/udhcpc -t "${lease_tries:-40}" -T 1 -n >/dev/null 2>&1 &
+    lease=$!
+}
 ip link set lo up
-ip link set eth0 up
-# stays in the foreground until it has a lease, and renews it from the background
-udhcpc -i eth0 -s /etc/udhcpc -t "${lease_tries:-40}" -T 1 -n >/dev/null 2>&1 &
-lease=$!
+ask_for_address
 
 lost() { # what
     # the seed tells the token: without one nobody waits for this line
@@ -103,6 +106,25 @@ IFS=$newline
 [ -z "$programs" ] || chmod 0755 $programs
 unset IFS
 umount /mnt/seed
+if [ -e /etc/vtorque/warm.env ]; then
+    # a template of a warm start: it has no network and no job yet, and goes on as whichever guest it becomes
+    kill "$lease"
+    ip link set eth0 down
+    # shellcheck source=/dev/null
+    . /etc/vtorque/warm.env
+    for port in /sys/class/virtio-ports/*/name; do
+        [ "$(cat "$port")" != org.vtorque.0 ] || channel=/dev/$(basename "${port%/name}")
+    done
+    case $fault in
+        warm-dead) echo "vtorque-warm $VTORQUE_TOKEN" && exec sleep 1000000 ;;
+    esac
+    /usr/lib/vtorque-image/warm "$channel" "$VTORQUE_TOKEN" "$fault" || lost "the first order of a warm start"
+    case $fault in
+        warm-mute) exec sleep 1000000 ;;
+        warm-same | warm-tell) echo "tiny guest: random $(cat /proc/sys/kernel/random/uuid)" ;;
+    esac
+    ask_for_address
+fi
 # shellcheck source=/dev/null
 . /etc/vtorque/guest.env || lost "the seed holds no guest.env"
 
@@ -120,6 +142,9 @@ for kind in virtiofs nfs 9p; do
 done
 if [ -e /usr/lib/vtorque/data ]; then
     while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-disk
+fi
+if [ -e /usr/lib/vtorque/rdma ] && [ -e /lib/modules/order-rdma ]; then
+    while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-rdma
 fi
 # what is not there is told by the same program again
 /usr/lib/vtorque/mounts >/dev/null 2>&1 || exec /usr/lib/vtorque/ready

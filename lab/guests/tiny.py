@@ -25,11 +25,20 @@ OSV = "tiny-osv"
 """No OSv, but what acts as one (`osv.py`)."""
 KERNELS = {
     "tiny": "linux-image-cloud", "tiny-9p": "linux-image", "tiny-bios": "linux-image-cloud", OSV: "linux-image-cloud",
+    "tiny-rdma": "linux-image",
 }  # fmt: skip
-"""The guests, and the distribution's kernel of each: that for clouds boots sooner, and has no 9p."""
+"""The guests, and the distribution's kernel of each: that for clouds boots sooner, and has neither 9p nor rxe."""
+VERBS = "tiny-rdma"
+"""The guest with verbs: of a kernel that has rxe, with the distribution's programs that try them (rdma-core)."""
+VERBS_PACKAGES = ("ibverbs-utils", "ibverbs-providers")
+VERBS_FILES = ("usr/bin/ibv_*", "usr/lib/*/libibverbs/librxe-*.so", "etc/libibverbs.d/rxe.driver")
+RDMA_TOOL = pathlib.Path("/usr/bin/rdma")
+RDMA_MODULES = ("crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm")
 BY_ITSELF = "tiny-bios"
 """The guest whose disk is all that it boots from, as an image of a user's must be."""
 BUSYBOX = pathlib.Path("/bin/busybox")
+COMPILER = pathlib.Path("/usr/bin/cc")
+"""Of what takes the first order of a warm start in a guest; without it guests boot (`make demo` installs none)."""
 PROGRAMS = (
     pathlib.Path("/usr/sbin/dropbear"),
     pathlib.Path("/usr/bin/dropbearconvert"),
@@ -43,7 +52,7 @@ CMDLINE = "console=ttyS0 quiet cryptomgr.notests"
 """The kernel would try each of its ciphers first, a seventh of its boot on an emulated processor."""
 DESCRIPTIONS = {OSV: "no OSv, but a Linux that speaks as much of its API as a job needs, for tests"}
 DIRECTORIES = ("dev", "etc/ssh", "home", "lib/modules", "mnt", "opt", "proc", "root", "run", "sys", "usr/bin",
-               "usr/lib", "var/log", "var/run", "var/spool")  # fmt: skip
+               "usr/lib/vtorque-image", "var/log", "var/run", "var/spool")  # fmt: skip
 LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "usr/sbin": "bin", "init": "usr/bin/busybox"}
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
@@ -75,13 +84,15 @@ def make(pool: pathlib.Path, cache: pathlib.Path, name: str = "tiny") -> str:
         if not program.exists():
             raise LabError(f"{program} is not installed (lab/prepare.sh)")
     package = kernel.newest(KERNELS[name])
-    inputs = _digest(package)
+    further = [kernel.named(one) for one in VERBS_PACKAGES] if name == VERBS else []
+    inputs = _digest([package, *further])
     newest = newest_record(pool, name)
     if newest and newest.get("inputs") == inputs:
         return f"{name}@{newest['revision']} in {pool} is current"
     file = kernel.fetch(package, cache)
+    verbs = [kernel.fetch(one, cache) for one in further]
     with tempfile.TemporaryDirectory() as place:
-        return f"{_build(name, file, pathlib.Path(place), pool, inputs, cache)} is in {pool}"
+        return f"{_build(name, file, pathlib.Path(place), pool, inputs, cache, verbs)} is in {pool}"
 
 
 def newest_record(pool: pathlib.Path, name: str) -> dict[str, t.Any] | None:
@@ -92,11 +103,12 @@ def newest_record(pool: pathlib.Path, name: str) -> dict[str, t.Any] | None:
     return t.cast("dict[str, t.Any]", json.loads((max(found)[1] / "record.json").read_text(encoding="utf-8")))
 
 
-def _digest(package: kernel.Package) -> str:
-    total = hashlib.sha256(package.sha256.encode())
+def _digest(packages: t.Sequence[kernel.Package]) -> str:
+    total = hashlib.sha256("".join(package.sha256 for package in packages).encode())
     own = [path for form in ("*.py", "*.sh", "*.c") for path in sorted(HERE.glob(form))]
     for file in (BUSYBOX, *PROGRAMS, *_libraries(PROGRAMS), *own, osv.LAUNCHER):
         total.update(hashlib.sha256(file.read_bytes()).digest())
+    total.update(b"compiled" if COMPILER.exists() else b"")
     return total.hexdigest()
 
 
@@ -107,7 +119,13 @@ def _libraries(programs: t.Sequence[pathlib.Path]) -> list[pathlib.Path]:
 
 
 def _build(
-    name: str, package: pathlib.Path, place: pathlib.Path, pool: pathlib.Path, inputs: str, cache: pathlib.Path
+    name: str,
+    package: pathlib.Path,
+    place: pathlib.Path,
+    pool: pathlib.Path,
+    inputs: str,
+    cache: pathlib.Path,
+    verbs: t.Sequence[pathlib.Path],
 ) -> str:
     vmlinuz = kernel.unpack(package, place / "package")
     if name == OSV:
@@ -115,7 +133,10 @@ def _build(
         _bare_tree(place / "root", [*osv.parts(place / "compiled"), (HERE / "rc_osv.sh", "etc/rc")])
         _modules(place / "root", "order", kernel.modules(place / "package", MODULES))
     else:
-        _tree(place / "root", place / "package", [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"])
+        shares = [kind for kind in SHARING if kind != "9p" or name == "tiny-9p"]
+        _tree(place, shares, _verbs(verbs, place / "verbs"))
+        if verbs:
+            _more_modules(place / "root", place / "package", "rdma", RDMA_MODULES)
     names = b"\0".join(str(path.relative_to(place / "root")).encode() for path in _sorted(place / "root"))
     # not compressed: unpacking costs an emulated processor more than reading the file
     archive = run("/usr/bin/cpio", "-o", "-0", "-H", "newc", "-R", "0:0", "--quiet", cwd=place / "root", stdin=names)
@@ -131,7 +152,7 @@ def _build(
     pool.mkdir(mode=0o755, parents=True, exist_ok=True)
     wanted = {
         "name": name, "disk": place / "disk.qcow2", "distro": "osv" if name == OSV else "debian", "inputs": inputs,
-        **boot, "made": "lab.guests",
+        **boot, "made": "lab.guests", "rdma": "yes" if verbs else None, "warm": name != OSV and COMPILER.exists(),
         "description": DESCRIPTIONS.get(name, "busybox and dropbear: boots in seconds, for tests"),
     }  # fmt: skip
     try:
@@ -151,16 +172,33 @@ def _sorted(root: pathlib.Path) -> list[pathlib.Path]:
     return sorted(root.rglob("*"))
 
 
-def _tree(root: pathlib.Path, package: pathlib.Path, shares: t.Sequence[str]) -> None:
+def _verbs(packages: t.Sequence[pathlib.Path], tree: pathlib.Path) -> list[tuple[pathlib.Path, str]]:
+    """Return what of the packages a guest has, and where, and the program that makes the device."""
+    for package in packages:
+        run("/usr/bin/dpkg-deb", "-x", str(package), str(tree))
+    found = [path for form in VERBS_FILES for path in sorted(tree.glob(form))] if packages else []
+    tool = [(RDMA_TOOL, "usr/bin/rdma")] if packages else []
+    return [*((path, str(path.relative_to(tree))) for path in found), *tool]
+
+
+def _tree(place: pathlib.Path, shares: t.Sequence[str], more: t.Sequence[tuple[pathlib.Path, str]]) -> None:
+    root, package, warm = place / "root", place / "package", place / "warm"
     own = {"rc.sh": "etc/rc", "ssh.sh": "usr/bin/ssh"}
     programs = [(program, f"usr/bin/{program.name}") for program in PROGRAMS]
-    _bare_tree(root, [*programs, *((HERE / name, path) for name, path in own.items())])
-    order = kernel.modules(package, MODULES)
-    _modules(root, "order", order)
+    if COMPILER.exists():
+        run(str(COMPILER), "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(warm), str(HERE / "warm.c"))
+        programs.append((warm, "usr/lib/vtorque-image/warm"))
+    _bare_tree(root, [*programs, *((HERE / name, path) for name, path in own.items()), *more])
+    _modules(root, "order", kernel.modules(package, MODULES))
     for kind in shares:
-        _modules(root, f"order-{kind}", {
-            name: content for name, content in kernel.modules(package, SHARING[kind]).items() if name not in order
-        })  # fmt: skip
+        _more_modules(root, package, kind, SHARING[kind])
+
+
+def _more_modules(root: pathlib.Path, package: pathlib.Path, kind: str, names: t.Sequence[str]) -> None:
+    """Add modules that are loaded only in guests that need this."""
+    order = (root / "lib/modules/order").read_text(encoding="ascii").split()
+    further = kernel.modules(package, names).items()
+    _modules(root, f"order-{kind}", {name: content for name, content in further if name not in order})
 
 
 def _bare_tree(root: pathlib.Path, programs: t.Sequence[tuple[pathlib.Path, str]]) -> None:
@@ -176,6 +214,7 @@ def _bare_tree(root: pathlib.Path, programs: t.Sequence[tuple[pathlib.Path, str]
         (root / name).write_text(text, encoding="ascii")
     (root / "etc/shadow").chmod(0o600)
     for program, path in ((BUSYBOX, "usr/bin/busybox"), *programs):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
         _program(program.read_bytes(), root / path)
     for applet in run(str(BUSYBOX), "--list").decode().split():
         if not (root / "usr/bin" / applet).exists():

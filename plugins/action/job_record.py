@@ -15,6 +15,7 @@ from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.records import writer
 from ..module_utils.state import layout, login_fifos, records, shell_link
 from ..module_utils.system import files
+from ..module_utils.wire.form import to_dict
 from ..module_utils.wire.node_answers import GuestFacts
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
 from ..plugin_utils.play.shell_access import (
@@ -104,6 +105,7 @@ class ActionModule(JobAction):
             "nodes": list(plan.parts),
             "bare": list(plan.bare),
             "guests": known.get("guests") or [record_of(place, plan, node, facts) for node, facts in guests],
+            "survival": to_dict(plan.survival),
             "phases": {**known.get("phases", {}), **read_phases(place)},
             "error": read_error(place),
             "ended": ended,
@@ -130,6 +132,7 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
         **({"vcpu_cores": facts.vcpu_cores, "other_cores": facts.other_cores} if facts.vcpu_cores else {}),
         **({"cells": facts.cells} if facts.cells else {}),
         **({"pages": facts.pages} if facts.pages else {}),
+        **({"warm": facts.warm} if facts.warm else {}),
         **({"devices": facts.devices} if facts.devices else {}),
         **({"updates": updates.to_record()} if updates else {}),
     }

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the memory of a guest can be saved to a file, and why not: the same answer at submission and on the node.
+"""What guests of a job could live through, and why not: the same answer at submission, for root, and on the node.
 
 Sources: QEMU 7.2 and libvirt 9.0 refuse a domain with vhost-user-fs, a mounted 9p or an assigned device
 ("non-migratable device"); a `qemu-nbd` of a user's ends when its only client does.
@@ -9,7 +9,10 @@ Sources: QEMU 7.2 and libvirt 9.0 refuse a domain with vhost-user-fs, a mounted 
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
+
+from .frozen import frozen
 
 VIRTIOFS, PLAN9, PCI, SHARED_MEMORY, USER_DISK = "virtiofs", "9p", "pci", "shared memory", "user disk"
 HUGE_PAGES, CELLS = "huge pages", "cells"
@@ -23,6 +26,58 @@ REASONS: dict[str, str] = {
     CELLS: "its memory is bound to NUMA cells, which the next job may fill",
 }
 """What a guest may have that its memory cannot be saved with, and that in a clause."""
+
+UEFI, OSV, BARE_HOSTS, TERMINAL = "uefi", "osv", "bare hosts", "terminal"
+REASONS_OF_JOBS: dict[str, str] = {
+    **REASONS,
+    UEFI: "its image boots by UEFI, whose variables are a file of its node",
+    OSV: "nobody has tried to bring OSv back on another node",
+    BARE_HOSTS: "some of its hosts stay bare, and their processes cannot be saved",
+    TERMINAL: "it has a terminal, whose connection would not return",
+}
+"""What a job may have that it cannot begin again from saved guests, or on another node, and that in a clause."""
+NO_CHECKPOINTS, NO_MOVES = "this version takes none", "this version moves no guests"
+"""Why it cannot be had by any job; the first reason of all."""
+
+
+@frozen
+class Survival:
+    """What the guests of a job live through, each in a clause.
+
+    Attributes:
+        suspended: what becomes of them while the batch system has suspended the job.
+        checkpoint: `no, because ...`: whether the job can begin again from a saved state.
+        moved: `no, because ...`: whether they can go on, on another node.
+    """
+
+    suspended: str = dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})
+    checkpoint: str = dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})
+    moved: str = dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})
+
+
+def judge_survival(mode: str, found: t.Collection[str]) -> Survival:
+    """Return what the guests of a job live through.
+
+    Args:
+        mode: the site's `suspend_guests`.
+        found: what the job has, names of `REASONS_OF_JOBS` among others.
+    """
+    reasons = objections_to_checkpoint(found)
+    no = "no, because "
+    return Survival(
+        describe_suspension(mode, found),
+        no + "; ".join((NO_CHECKPOINTS, *reasons)),
+        no + "; ".join((NO_MOVES, *reasons)),
+    )
+
+
+def objections_to_checkpoint(found: t.Collection[str]) -> tuple[str, ...]:
+    """Return what of a job keeps it from a start out of saved guests; () where nothing does.
+
+    Args:
+        found: what it has, names of `REASONS_OF_JOBS` among others.
+    """
+    return tuple(reason for name, reason in REASONS_OF_JOBS.items() if name in found)
 
 
 def objections_to_saving(found: t.Collection[str]) -> tuple[str, ...]:

@@ -364,6 +364,19 @@ RETURN_LOCK_S = 10.0
 Waits: the worker.
 Why: another start takes cores in milliseconds; later it is tried again."""
 
+FIRST_ORDER_S = 10.0
+"""Bounds: the answer of a guest to its first order after a warm start.
+Waits: the start of the job, whose guest boots cold then.
+Why: it takes a second under emulation on a busy machine."""
+WARM_READY_S = 40.0
+"""Bounds: the wait until guests of a warm start are ready.
+Waits: the start of the job, whose guests boot cold then.
+Why: they take seconds; at most a third of the time that is left is spent, so that a cold boot has its own."""
+OVERLAY_S = 30.0
+"""Bounds: the overlay of a template's guest, and the wait for who counts the space of the disk.
+Waits: who makes a template.
+Why: both take milliseconds where the disk and the pool answer."""
+
 
 def least_alarm_s(prologue_timeout: int, vm_epilogue_timeout: int) -> int:
     """Return the `$prologalarm` in seconds that a policy needs.

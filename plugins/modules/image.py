@@ -66,6 +66,11 @@ options:
     description:
       - Architecture of the image. As before when it is not given, and at first that of the host.
     type: str
+  rdma:
+    description:
+      - Whether guests of the image have verbs (C(vrdma=true)). A job that wants them is refused if it is V(false).
+      - As before when it is not given, and at first not known.
+    type: bool
   boot:
     description:
       - How the disk boots by itself. As before when it is not given, and at first V(bios).
@@ -172,7 +177,19 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.node.pool import images, publish, retire, revision
 from ..module_utils.wire.unquoted import name_text
 
-SHOWN = ("name", "revision", "distro", "arch", "description", "boot", "format", "disk_sha256", "virtual_bytes", "warm")
+SHOWN = (
+    "name",
+    "revision",
+    "distro",
+    "arch",
+    "description",
+    "rdma",
+    "boot",
+    "format",
+    "disk_sha256",
+    "virtual_bytes",
+    "warm",
+)
 
 
 def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
@@ -180,8 +197,14 @@ def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     pool, owner = pathlib.Path(params["pool"]), params["owner"]
     keys = ("name", "distro", "arch", "description", "boot", "cmdline", "made", "inputs", "warm")
     disk, kernel, initrd = (pathlib.Path(params[key]) if params[key] else None for key in ("src", "kernel", "initrd"))
+    rdma = {None: None, True: "yes", False: "no"}[params["rdma"]]
     wanted = revision.Wanted(
-        disk=disk, kernel=kernel, initrd=initrd, format=params["format"] or "", **{key: params[key] for key in keys}
+        disk=disk,
+        kernel=kernel,
+        initrd=initrd,
+        format=params["format"] or "",
+        rdma=rdma,
+        **{key: params[key] for key in keys},
     )
     images.believe_pool(pool, owner_uid=owner)
     revision.check_name(wanted.name, pool)
@@ -237,6 +260,7 @@ def main() -> None:
             "description": text,
             "distro": text,
             "arch": text,
+            "rdma": {"type": "bool"},
             "boot": {"type": "str", "choices": ["bios", "uefi"]},
             "kernel": path,
             "initrd": path,

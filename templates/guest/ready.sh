@@ -60,6 +60,12 @@ share_memory() { # with guests of the job on the same host
 }"
 }
 
+have_verbs() { # over its network card, or over a device of its own
+    [ -e /usr/lib/vtorque/rdma ] || return 0
+    words=$(/usr/lib/vtorque/rdma 2>&1) || fail "vrdma: ${words##*
+}"
+}
+
 await() { # unit...: of systemd, on its way at boot anyhow; other guests have the thing done before this program starts
     [ ! -d /run/systemd/system ] || systemctl start "$@"
 }
@@ -92,6 +98,7 @@ await network-online.target || fail "network: not online"
 greet
 share
 share_memory
+have_verbs
 open_the_door
 know_thyself
 die_in_the_open

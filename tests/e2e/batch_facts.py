@@ -44,7 +44,6 @@ class Batch:
         release, requeue: by the owner or root, the job behind it.
         release_line: what a held job's owner is to type, as a format.
         clear: the line of shell that takes back what a node has against jobs, as a format.
-        offline: what a node is called that takes no more jobs.
         alter: another user's attempt at a job, as formats.
         variables: of the environment of a job, as formats.
         number: variable of a job with its id.
@@ -66,6 +65,9 @@ class Batch:
         users_scripts: users may have scripts of their own around a job (`vm_prologue`, `vm_epilogue`).
         hook_lost: its prologue was killed: "ended" is the job without having run; "held", and the node takes no more.
         unknown: the id of a job that nobody has submitted.
+        over_bridge: its daemons speak over the bridge of guests, the one network of a lab's node: without it a node is
+            lost.
+        reports_in: of `Site.facts`, the file where an owner reads why a job did not run.
         record: a job's name where the product keeps something of it, as a format.
     """
 
@@ -98,7 +100,6 @@ class Batch:
     requeue: tuple[str, ...]
     release_line: str
     clear: str
-    offline: str
     alter: tuple[str, ...]
     variables: tuple[str, ...]
     number: str
@@ -118,6 +119,8 @@ class Batch:
     users_scripts: bool
     hook_lost: str
     unknown: str
+    over_bridge: bool
+    reports_in: str
     record: str
 
     def at(self, node: str) -> tuple[str, ...]:
@@ -148,7 +151,7 @@ TORQUE = Batch(
     too_late=("invalid state", "Unknown Job"),
     drop_all=("qdel", "-p"), signal=("qsig", "-s"),
     release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
-    clear="pbsnodes -c -N '' {}", offline="offline",
+    clear="pbsnodes -c -N '' {}",
     alter=("qalter", "-v", "LD_PRELOAD=/home/bob/x.so", "{}"),
     variables=("PBS_JOBID={}", "PBS_NODENUM=0", "PBS_ENVIRONMENT=PBS_BATCH"), number="PBS_JOBID", hosts="PBS_NODEFILE",
     script="SC", counts=('echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN"', "np 3 nodes 2 ppn 1"),
@@ -157,7 +160,7 @@ TORQUE = Batch(
     session=("vsub", "-I"), ready="ready", session_id=r"\bjob (\S+\.fe)\b", session_over="qsub: job {} completed",
     session_tells=False,
     cancelled=256 + 15, cancelled_early=256 + 15, guests=2, users_scripts=True, hook_lost="ended",
-    unknown="99999.fe", record="{}",
+    unknown="99999.fe", over_bridge=False, reports_in="Error_Path", record="{}",
 )  # fmt: skip
 SLURM = Batch(
     name="slurm", vm="vsbatch", bare="sbatch", apart=("-o", "slurm-%j.out", "-e", "slurm-%j.err"), joined=(),
@@ -168,7 +171,7 @@ SLURM = Batch(
     too_late=("already completing or completed", "Invalid job id"), drop_all=("scancel",),
     signal=("scancel", "-b", "-s"),
     release=("scontrol", "release"), requeue=("scontrol", "requeue"),
-    release_line="scontrol release {}", clear="scontrol update nodename={} state=resume", offline="drain",
+    release_line="scontrol release {}", clear="scontrol update nodename={} state=resume",
     alter=("scontrol", "update", "jobid={}", "comment=mine"),
     variables=("SLURM_JOB_ID={}", "SLURM_CLUSTER_NAME=lab", "SLURM_NODEID=0"),
     number="SLURM_JOB_ID", hosts="VTORQUE_HOSTS", script="slurm_script",
@@ -179,7 +182,7 @@ SLURM = Batch(
     session_id="job allocation ([0-9]+)", session_over="Job allocation {} has been revoked",
     session_tells=True,
     cancelled=128 + 15, cancelled_early=0, guests=1, users_scripts=False, hook_lost="held",
-    unknown="99999", record="{}.lab",
+    unknown="99999", over_bridge=True, reports_in="Output_Path", record="{}.lab",
 )  # fmt: skip
 BATCHES: t.Mapping[str, Batch] = types.MappingProxyType({one.name: one for one in (TORQUE, SLURM)})
 

@@ -304,6 +304,11 @@ class Site:
         name = job_id.replace("[", "-").replace("]", "")  # of the member of an array
         return node_of(self.facts(job_id)), f"/var/spool/torque/spool/{name}.OU"
 
+    def reported(self, facts: dict[str, str]) -> str:
+        """What the owner of a job that did not run reads of its last start."""
+        text = self.read(facts[self.batch.reports_in].partition(":")[2])
+        return text[text.rfind("\nvtorque: ") + 1 :]
+
     def output_so_far(self, job_id: str) -> str:
         """What the script of a job at work has written."""
         host, path = self.output_place(job_id)

@@ -22,6 +22,7 @@ NEVER_UP = {
 """Images that do not come up, and what is told of them."""
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
     """Whatever the guest does instead, its job is held with what was seen of it, after the tries the site allows."""

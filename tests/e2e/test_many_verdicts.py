@@ -20,7 +20,18 @@ import pytest
 
 from .batch_facts import TORQUE
 from .conftest import BY_ROLES, CHECKOUT, LAB, Site, site_of
-from .trouble import WELL, changed, check_held, check_message, check_offline, drop, image, revive, sweep
+from .trouble import (
+    WELL,
+    changed,
+    check_held,
+    check_message,
+    check_offline,
+    check_queued_again,
+    drop,
+    image,
+    revive,
+    sweep,
+)
 
 NODES = ("cn1", "cn2", "cn3")
 GATE = "/home/alice/gate"
@@ -54,11 +65,6 @@ def blamed(site: Site) -> list[str]:
     return [name for name, node in site.nodes().items() if node != WELL]
 
 
-def why(site: Site, job_id: str) -> str:
-    """What the job's error file holds so far."""
-    return site.read(site.facts(job_id)["Error_Path"].partition(":")[2])
-
-
 @pytest.mark.both
 @pytest.mark.full
 def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewhere(site: Site) -> None:
@@ -76,18 +82,18 @@ def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewher
     assert sweep(site, sister).returncode == 0
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_of_two_sisters_with_faults_of_their_own_one_goes_offline_a_start(site: Site) -> None:
     """The other is told of beside it.  The job waits for three nodes again."""
     _leader, *sisters = site.batch.led(*NODES)
     with changed(site, sisters, bridge="br99"):
         job_id = site.submit(*site.batch.three, stdin="echo RAN\n")
-        facts = site.wait_state(job_id, "QHC")
-        assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
+        facts = check_queued_again(site, job_id)
         (first,) = blamed(site)
         (other,) = set(sisters) - {first}
         check_offline(site.nodes()[first], "bridge", job_id, "br99")
-        check_message(why(site, job_id), f"{first} is set offline: vtorque: bridge: ", f"also failed: {other}: ")
+        check_message(site.reported(facts), f"{first} is set offline: vtorque: bridge: ", f"also failed: {other}: ")
         drop(site, job_id)
     assert sweep(site, first).returncode == 0
 
@@ -140,6 +146,7 @@ def out_of_reach(site: Site, nodes: t.Iterable[str], why: Away) -> t.Iterator[No
         yield
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_sick_mother_superior_blames_herself_alone(site: Site) -> None:
     """Her libvirt is dead, and she reaches no sister: she goes offline, and the job runs on the others."""
@@ -217,6 +224,7 @@ def test_brake_keeps_a_fault_of_the_site_from_taking_node_after_node(site: Site)
     assert sweep(site, first).returncode == 0
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
     """Tried as often as the site says, and held with the node, the guest and the end of its console."""

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from tests.unit.exposition import read_metrics
+from tests.unit.exposition import check_metrics
 
 from .conftest import Site
 from .terminal import Terminal
@@ -50,7 +50,7 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(m
     terminal.expect("running")
     site.wait_for("figures of disks", lambda: "block_read" in metrics_of(site, node))
     text = metrics_of(site, node) + site.root(node, f"cat {PLACE}/vtorque_node.prom")
-    found = read_metrics(text)
+    found = check_metrics(text)
     assert CANARY not in text
     labels = frozenset({("jobid", site.full_id(job_id)), ("rank", "0"), ("node", node)})
     for name in (

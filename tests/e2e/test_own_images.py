@@ -131,6 +131,7 @@ def test_bad_image_is_refused_when_it_is_submitted(site: Site, kind: str) -> Non
     assert words in done.stderr
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_bad_image_is_refused_on_the_node_whoever_submitted_it(site: Site) -> None:
     """What vsub would have said, said by the node; nothing is tried again, and no node is at fault."""
@@ -199,6 +200,7 @@ def test_site_that_does_not_allow_it_says_so(site: Site) -> None:
         check_refused(ended, f"img={OWN}", "allow_user_images")
 
 
+@pytest.mark.both
 @pytest.mark.full
 def test_who_names_no_file_gets_the_sites(site: Site) -> None:
     """A disk where he has one, and additions; a word of his own counts in their place."""

@@ -80,12 +80,27 @@ def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
     """The job is held so that its owner can release it; its error file, where it has one, and its comment say why."""
     facts = site.wait_state(job_id, "HC")
     assert (facts["job_state"], facts["Hold_Types"]) == ("H", "u")
-    text = site.read(facts["Error_Path"].partition(":")[2])
+    text = site.reported(facts)
     if text or site.batch.name == "torque":
         check_message(text, *words, site.batch.release_line.format(job_id))
     else:  # a job of Slurm that never ran has no file, and a comment has the reason alone, in plain characters
         check_message(facts["comment"], *re.findall(r"[\w./]+", words[0] if words else ""))
     assert facts["comment"].startswith("vtorque: held: ")
+    return facts
+
+
+def check_queued_again(site: Site, job_id: str) -> dict[str, str]:
+    """The job waits in the queue after one start."""
+    seen: list[tuple[str | None, str | None]] = []
+
+    def started_once() -> dict[str, str] | None:
+        facts = site.facts(job_id)
+        seen[:] = [(facts.get("job_state"), facts.get("start_count"))]
+        # Slurm starts nothing at once: a job that waits may have had no start yet
+        return facts if seen[0][0] in ("Q", "H", "C") and seen[0][1] != "0" else None
+
+    facts: dict[str, str] = site.wait_for("the end of the first start", started_once, seen=lambda: seen)
+    assert (facts["job_state"], facts["start_count"]) == ("Q", "1")
     return facts
 
 
@@ -96,6 +111,11 @@ def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
     assert re.search(rf"\(job {re.escape(job_id)}(\.lab)?\)$", node.note)  # Slurm's own name of a job has no cluster
     for word in words:
         assert word in node.note
+
+
+def check_well(site: Site, node: str) -> None:
+    """A node takes jobs, and bears no note; Slurm wants an answer of it first, after its return."""
+    site.wait_for(f"{node} to take jobs", lambda: site.nodes()[node] == WELL, timeout_s=60, seen=site.nodes)
 
 
 def check_nobody_blamed(site: Site) -> None:

@@ -169,3 +169,17 @@ def test_every_system_of_the_registry_is_known_here() -> None:
     assert {package.parent.name for package in packages} - {"shared"} == set(registry.SYSTEMS)
     assert set(registry.SYSTEMS) <= set(SYSTEMS)
     assert all(re.fullmatch("[a-z]+", system) for system in SYSTEMS)
+
+
+OF_TORQUE = re.compile(
+    r"\b(?:torque|qsub|qstat|qdel|qrls|qmgr|pbsnodes|momctl|moms?|mother superior|exec_host|ppn)\b|mom_priv|(?-i:PBS_)",
+    re.IGNORECASE,
+)
+"""What an administrator who knows Slurm alone cannot know."""
+
+
+@pytest.mark.parametrize("page", ["docs/admin/slurm.md", "docs/user/slurm.md"])
+def test_page_for_slurm_has_no_word_of_torque(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert OF_TORQUE.findall(text) == []
+    assert OF_TORQUE.search("the MOM of the node")

@@ -35,6 +35,7 @@ from .state import guest_file, slots, start_lock
 from .state.directories import entries
 from .state.guest_file import read_guest_file
 from .state.settings import NodeSettings
+from .warm import tidying
 
 TWICE_S = 60.0
 """Seconds between the two looks that both find a start over."""
@@ -157,7 +158,8 @@ def sweep(
             judged = [_Judged(one.start, Standing.LEFT, why) if one in due else one for one in judged]
         going = [one for one in judged if one.standing in (Standing.EARLIER, Standing.OVER)]
         removed, failed = _take_away(going, settings, seen.silent, deadline)
-        removed += [Said("", "it spoke of nothing any more", things)] if (things := run_files.tidy(settings)) else []
+        things = (*run_files.tidy(settings), *_templates(settings))
+        removed += [Said("", "it spoke of nothing any more", things)] if things else []
         # whatever showed life in between, the two looks begin anew
         for key in [one.start.key for one in judged if one.standing is Standing.LIVING] + [
             item.key for item in removed
@@ -201,6 +203,13 @@ def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> Swept:
         ]
         removed, failed = _take_away(judged, settings, None, deadline)
     return Swept(tuple(removed), tuple(failed))
+
+
+def _templates(settings: NodeSettings) -> tuple[str, ...]:
+    """Take away of templates of warm starts what is to be; what fails is for the next sweep."""
+    with contextlib.suppress(VTorqueError, OSError):
+        return tidying.tidy(settings)
+    return ()
 
 
 @contextlib.contextmanager

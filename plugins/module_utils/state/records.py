@@ -32,6 +32,7 @@ class ReadyGuest:
         kind: of `guest_kinds.KINDS`.
         gpus: how many processors of graphics it has of its host.
         shared_mib: of the region that it shares with the others on its node, in MiB; 0: there is none.
+        rdma: of which kind its RDMA device is; "": it has none.
     """
 
     rank: int
@@ -43,6 +44,7 @@ class ReadyGuest:
     kind: str = SLG.name
     gpus: int = 0
     shared_mib: int = 0
+    rdma: str = ""
 
 
 @frozen

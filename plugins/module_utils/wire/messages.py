@@ -44,6 +44,7 @@ HYPERVISORS = ("kvm", "qemu")
 FS_TYPES = ("sharedfs", "local", "ramdisk")
 NUMA = ("auto", "1", "off")
 HUGEPAGES = ("none", "2M", "1G", "auto")
+RDMA_KINDS = ("rxe", "sriov", "vhostuser")
 
 
 @frozen
@@ -118,6 +119,8 @@ class GuestSpec:
         numa: the guest's NUMA cells: `auto`: as of its cores; `1`: one, or no guest; `off`: none.
         hugepages: of which pages its memory is, counted in each cell; `auto`: of the largest that there are.
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
+        rdma: of which kind its RDMA device is; "": it has none.
+        warm: may it start from a template of the node?
     """
 
     rank: int = number_field(0, 100_000)
@@ -139,6 +142,8 @@ class GuestSpec:
     numa: str = text_field("|".join(NUMA), default="off")
     hugepages: str = text_field("|".join(HUGEPAGES), default="none")
     shared_mib: int = number_field(0, 2**24, default=0)
+    rdma: str = text_field(f"({'|'.join(RDMA_KINDS)})?", default="")
+    warm: bool = False
 
     @property
     def gpus(self) -> int:

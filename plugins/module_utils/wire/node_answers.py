@@ -11,11 +11,12 @@ from ..effects import leaves_nothing
 from ..frozen import frozen
 from . import pci
 from .form import number_field, part_field, text_field
-from .messages import ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, USER_NAME
+from .messages import ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, RDMA_KINDS, USER_NAME
 
 CELL = r"[0-9]{1,5}:[0-9,-]{1,8192}:[0-9]{1,9}"
 
-DEVICE = rf"({pci.ADDRESS}|unclot:[0-9]{{1,8}}M)"
+RDMA_DEVICE = rf"vrdma:({'|'.join(RDMA_KINDS)})(:{pci.ADDRESS})?"
+DEVICE = rf"({pci.ADDRESS}|unclot:[0-9]{{1,8}}M|{RDMA_DEVICE})"
 
 
 @frozen
@@ -28,10 +29,12 @@ class GuestFacts:
         vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
             job's.
         other_cores: the same for the threads of qemu that are no vCPU's.
-        devices: the host's devices that it has: addresses, or `unclot:64M` of a region that it shares.
+        devices: the host's devices that it has: addresses, or `unclot:64M` of a region that it shares,
+            `vrdma:rxe` of an RDMA device.
         cells: its NUMA cells in their order, parted by `;`, each as the node's cell that has its memory, its vCPUs and
             its MiB (`0:0-3:4096`); "": it has none.
         pages: of which size its memory is made (`2M`); "": of ordinary ones.
+        warm: whether it started from a template, `yes` or `no, because ...`; "": the site has no warm starts.
     """
 
     rank: int = number_field(0, 100_000)
@@ -44,6 +47,7 @@ class GuestFacts:
     cells: str = text_field(f"({CELL}(;{CELL}){{0,1023}})?", default="")
     pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
     devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
+    warm: str = text_field(r"(yes|no, because [^\x00-\x1f\x7f]{1,300})?", default="")
 
 
 NOT_KNOWN = -1

@@ -12,6 +12,7 @@ import typing as t
 from ...module_utils.job.batch.registry import open_guest
 from ...module_utils.job.config import disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.request.value_types import host_matches
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.wire.pci import classes_on
@@ -90,6 +91,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         suspend_guests=policy.suspend_guests,
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
+        rdma_kind=policy.vrdma_kind if policy.vrdma_enabled and host_matches(policy.vrdma_nodes, node_name) else "",
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         guest_programs=guest.GUEST_PROGRAMS,
@@ -99,6 +101,9 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         metrics=policy.metrics,
         metrics_dir=pathlib.Path(policy.metrics_dir),
         metrics_tag=policy.metrics_tag,
+        warm_start=policy.warm_start,
+        warm_days=policy.warm_days,
+        warm_max=policy.warm_max,
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

@@ -197,7 +197,11 @@ def image_of(job: BatchJob, policy: parameters.Policy) -> Image | None:
 
 
 def _offers(image: Image | None) -> site_policy.Offers:
-    images = () if image is None else (site_policy.ImageFacts(image.name, image.distro, image.arch),)
+    if image is None:
+        return site_policy.Offers(images=(), archs=(platform.machine(),))
+    images = (
+        site_policy.ImageFacts(image.name, image.distro, image.arch, image.boot.mode, image.record.get("rdma", "")),
+    )
     return site_policy.Offers(images=images, archs=(platform.machine(),))
 
 

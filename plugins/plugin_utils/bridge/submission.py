@@ -34,7 +34,8 @@ def pool_offers(policy: Policy) -> tuple[Offers, dict[str, str]]:
     good = [i for i in found.values() if isinstance(i, images.Image) and i.name.partition("@")[0] not in broken]
     # the nodes may be other machines than this one: a site has images of those that it has, and root asks libvirt
     archs = tuple(dict.fromkeys((*arch, *(image.arch for image in good if image.arch))))
-    return Offers(tuple(ImageFacts(i.name, i.distro, i.arch) for i in good), archs), broken
+    facts = (ImageFacts(i.name, i.distro, i.arch, i.boot.mode, i.record.get("rdma", "")) for i in good)
+    return Offers(tuple(facts), archs), broken
 
 
 def check_user_disk(path: str) -> None:

@@ -98,7 +98,8 @@ def _run(arguments: list[str]) -> session.End:
     variables = guest_variables(system, job, record.guests, record.bare)
     if not KINDS[record.guests[0].kind].linux:
         return _in_osv(system, arguments, record, directory, job, variables)
-    start = JobStart(variables, _umask(), limits_here(), directory=where, shell=record.user_shell.encode())
+    limits = limits_here(locked=any(guest.rdma for guest in record.guests))
+    start = JobStart(variables, _umask(), limits, directory=where, shell=record.user_shell.encode())
     interactive = os.isatty(0)
     command = system.read_command(arguments) if interactive else b""
     with LostWatch(directory) as watch:

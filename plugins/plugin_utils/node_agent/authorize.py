@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import pathlib
@@ -16,7 +17,7 @@ from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.job.admission.packages import check_packages
 from ...module_utils.job.batch import job_snapshot
 from ...module_utils.job.batch import mother_superior as superior
-from ...module_utils.job.batch.api import BatchJob, UnknownJob
+from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.liveness import is_suspended
 from ...module_utils.job.batch.registry import open_batch
@@ -57,8 +58,9 @@ class Checked(t.NamedTuple):
 def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Checked:
     """Check that it is this node that is asked, by whom it must be, for a job that is here.
 
-    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be the job's, by
-    the server's word, or when the server was told to forget the job (`qdel -p`) by what it said when the start began.
+    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be who leads this
+    start by the server's word when it began.  That is noted on this node and never changes, so that an end needs no
+    server, and a job of many nodes does not ask once a node; where it is not noted, the server is asked.
     What the prologue of this very start was told on this node, its root need not ask again.
 
     Raises:
@@ -70,16 +72,12 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
         return Checked("", None)
-    directory = run_directory(part.job_id, part.start, node.run_dir)
-    snapshot = None if connection else job_snapshot.read_snapshot(part.job_id, directory)
-    try:
-        job = snapshot or open_batch(policy).job(part.job_id)
-    except UnknownJob:
-        led_by = superior.read_name(node.record_dir(part.job_id, part.start)) if part.do == "absent" else ""
-        if not led_by:
-            raise
+    if part.do == "absent" and (led_by := _noted_superior(part, node)):
         check_host(part.job_id, led_by, connection, SUPERIOR)
         return Checked(led_by, None)
+    directory = run_directory(part.job_id, part.start, node.run_dir)
+    snapshot = None if connection else job_snapshot.read_snapshot(part.job_id, directory)
+    job = snapshot or open_batch(policy).job(part.job_id)
     if connection:
         check_peer(job, connection)
     if part.do == "present":
@@ -87,6 +85,13 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
         if part.additions.packages:
             check_packages(part.additions, policy)
     return Checked(job.nodes[0] if connection else "", job)
+
+
+def _noted_superior(part: NodePart, node: Node) -> str:
+    """Return who leads a start by this node's own note; "": there is none that can be read."""
+    with contextlib.suppress(VTorqueError, OSError):
+        return superior.read_name(node.record_dir(part.job_id, part.start))
+    return ""
 
 
 def keep_superior(part: NodePart, host: str, node: Node) -> None:

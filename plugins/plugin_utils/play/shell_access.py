@@ -76,6 +76,7 @@ def ready_guest(plan: JobPlan, node: str, facts: GuestFacts) -> records.ReadyGue
         kind=kind,
         gpus=spec.gpus,
         shared_mib=spec.shared_mib,
+        rdma=spec.rdma,
     )
 
 

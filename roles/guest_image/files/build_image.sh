@@ -8,6 +8,7 @@
 #   PROFILE    "fast" or "stock": profile_PROFILE.sh, which lies beside this file, says what is done to the system
 #   SUITE      the release ("bookworm")
 #   PACKAGES   what is installed besides the minimal system, with commas
+#   KERNEL     the package that a kernel is of in the fast profile, without its architecture ("linux-image-cloud")
 #   SIZE       of the disk, as truncate takes it ("2G")
 #   MASKED     units of systemd that fast guests do without, with blanks
 #   RECIPE     "yes": what apply_recipe.sh takes is in PLACE

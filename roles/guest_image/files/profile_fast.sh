@@ -14,7 +14,7 @@ bootstrap_options() {
     # machine, which takes longer to make and to boot than one for virtio alone
     # shellcheck disable=SC2016 # for the hook's own shell
     kernel='cd '"$place/kernel"' && export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" &&
-        meta=linux-image-cloud-$(dpkg --print-architecture) &&
+        meta=${KERNEL:?}-$(dpkg --print-architecture) &&
         name=$(apt-cache depends "$meta" | sed -n "s/.*Depends: \(linux-image-[^ ]*\)$/\1/p" | head -n 1) &&
         apt-get -qq -o APT::Sandbox::User=root download "$name"'
     options+=(--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*'

@@ -49,7 +49,7 @@ def test_devices_that_must_stay_are_refused_all_at_once(devices: MachineSite) ->
     """One without a reset, one with company in its group, and a disk that is mounted: nothing is taken from anybody."""
     devices.machine("modprobe", "e1000")
     mount = f"""
-        block=$(basename $(ls -d /sys/bus/pci/devices/{DISK}/nvme/*/*n1))
+        block=$(basename $(ls -d /sys/bus/pci/devices/{DISK}/nvme/nvme*/nvme*n1))
         mknod /dev/$block b $(tr : ' ' </sys/class/block/$block/dev)
         mkfs.ext4 -q /dev/$block; mkdir -p /mnt/disk; mount /dev/$block /mnt/disk; echo $block
     """

@@ -12,12 +12,12 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import host_matches
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import console_files, job_record
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import host_matches
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import join
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, node_answers

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import json
+import multiprocessing
 import pathlib
+import resource
 import typing as t
 
 import pytest
@@ -123,6 +125,7 @@ def test_error_of_the_module_lets_a_bare_job_pass_and_no_other(submit: Submit) -
         ("img='a'", "submit with vsbatch"),
         ("vcpus=2,vcpus=3", "given twice"),
         ("img=" + "a" * 1200, "too long"),
+        (" ,\n#VM ".join(f"img{number}=1" for number in range(300)), "too long"),
     ],
 )
 def test_wrong_line_is_refused_by_its_reason(submit: Submit, line: str, text: str) -> None:
@@ -131,6 +134,43 @@ def test_wrong_line_is_refused_by_its_reason(submit: Submit, line: str, text: st
     assert said.startswith("vtorque: ")
     assert text in said
     assert "vtorque-shell" not in made
+
+
+PROCESSOR_S = 20
+"""Seconds; what takes the square of a script's length takes hours for a script of megabytes."""
+MANY = 3_000_000
+LONG = {
+    "blanks": f"#!/bin/sh\n#VM vcpus=2{' ' * MANY}x\necho\n",
+    "blanks alone": f"#!/bin/sh\n#VM {' ' * MANY}\necho\n",
+    "blanks before": f"#!/bin/sh\n#VM vcpus=1{' ' * 60_000}x\necho\n",
+    "blanks of a value": f"#!/bin/sh\n#VM vcpus{' ' * 30_000}={' ' * 30_000}x=\necho\n",
+    "empty lines": "\n" * MANY + "#VM vcpus=2\n",
+    "comments": "#\n" * MANY + "#VM vcpus=2\necho\n",
+    "our lines": "#VM vcpus=2\n" * (MANY // 12) + "echo\n",
+    "commas": f"#!/bin/sh\n#VM {',' * MANY}\necho\n",
+}
+
+
+@pytest.mark.parametrize("script", LONG.values(), ids=list(LONG))
+def test_script_of_megabytes_is_refused_before_the_controller_loses_time(submit: Submit, script: str) -> None:
+    """Every other submission and every node waits for the controller meanwhile."""
+
+    def bounded() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
+        status, made, note, _features, said = submit(job_of(script))
+        assert (status, note) == (-1, "nil")
+        assert len(said) < 2000
+        assert not made.startswith("#!/opt")
+
+    one = multiprocessing.get_context("fork").Process(target=bounded)
+    one.start()
+    one.join()
+    assert one.exitcode == 0
+
+
+def test_script_with_a_long_head_and_no_lines_of_ours_is_a_bare_job(submit: Submit) -> None:
+    script = "#\n" * 50_000 + "echo '#VM vcpus=2'\n"
+    assert submit(job_of(script))[:2] == (0, script)
 
 
 def test_comment_of_the_users_own_is_refused(submit: Submit) -> None:

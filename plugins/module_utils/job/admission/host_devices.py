@@ -1,22 +1,24 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices of hosts that a request asks for: `pci=`, against what the site lists, and `unclot=`, a region of memory."""
+"""Devices of hosts that a request asks for: `pci=`, of what the site lists; `unclot=`, a region of memory; `vrdma=`."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ...errors import UserFault
 from ...guest_kinds import kind_of
 from ...text import format_mib
 from ...wire import pci
 from ...wire.messages import DeviceWish
 from ..config.consistency import out_of_bounds, region_mib
 from ..config.parameters import Policy
-from ..request.value_types import KeyFault, Value
+from ..request.value_types import KeyFault, Value, host_matches
 
 KEY = "pci"
 REGION, REGION_SIZE = "unclot", "unclot_shmem"
+RDMA = "vrdma"
 
 
 def read_wishes(value: Value | None) -> tuple[pci.PciWish, ...]:
@@ -108,6 +110,55 @@ def settle_region(
             why = f"becomes {format_mib(region)}, the next power of two: {message}"
             yield KeyFault(REGION_SIZE, format_mib(_mib(size)), why, origins[REGION_SIZE])
     values[REGION_SIZE] = region
+
+
+def settle_rdma(
+    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy, verbs: str
+) -> t.Iterator[KeyFault]:
+    """Name the kind of the RDMA device that guests get, and yield what speaks against one.
+
+    Args:
+        values: of all keys, after the image is chosen; changed.
+        origins: of these; changed.
+        asked: keys that the request says itself; a site default gives way without a word.
+        policy: allows it, and has the kind.
+        verbs: what the record of the image says of them: `yes`, `no`, or "": nothing.
+    """
+    if values[RDMA] is not True:
+        return
+    distro, message, gives_way = values["distro"], "", ""
+    if not policy.vrdma_enabled:
+        message = "this site has switched it off (vrdma_enabled)"
+    elif isinstance(distro, str) and not kind_of(distro).linux:
+        message, gives_way = "OSv has no verbs", "OSv has none"
+    elif verbs == "no":
+        message = f"guests of the image {values['img']} have no verbs, as its record says"
+        gives_way = "the image's record"
+    if gives_way and RDMA not in asked:
+        values[RDMA], origins[RDMA] = False, gives_way
+    elif message:
+        yield KeyFault(RDMA, "true", message, origins[RDMA])
+    else:
+        origins[RDMA] += f" ({policy.vrdma_kind})"
+
+
+def rdma_for_wire(value: Value | None, policy: Policy, nodes: t.Iterable[str]) -> str:
+    """Return of which kind the RDMA device of each guest is, as nodes read it; "": it has none.
+
+    Args:
+        value: of the key.
+        policy: has the kind, and says which nodes can give one.
+        nodes: that run guests of the job.
+
+    Raises:
+        UserFault: the batch system gave the job nodes that cannot.
+    """
+    if value is not True:
+        return ""
+    if lacking := [node for node in nodes if not host_matches(policy.vrdma_nodes, node)]:
+        why = f"no guest of {', '.join(lacking)} can have one (vrdma_nodes)"
+        raise UserFault(f"{RDMA}=true", why, "ask the batch system for nodes that can, by name or by a property")
+    return policy.vrdma_kind
 
 
 def notice_of_region(asked: Value | None, region: int) -> str:

@@ -5,29 +5,21 @@
 
 from __future__ import annotations
 
-import re
+import dataclasses
 import typing as t
 
+from ... import guest_saving
 from ...frozen import frozen
+from ...guest_kinds import OSV, kind_of
 from ..config.batch_systems import facts_of
-from ..config.consistency import DATA, HOOK_SCRIPTS, as_asked, is_taken, out_of_bounds
+from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
-from ..request.keys import IMAGE, KEYS, PINNING
+from ..request.keys import DISK, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
 from . import host_devices, numa
 
 SITE_DEFAULT = "site default"
-
-
-def host_matches(expression: str | None, host: str) -> bool:
-    """Return whether a host fits one of the site's host expressions (None: no host does), by either name.
-
-    In any case, as names of hosts are compared (`batch.same_host`).
-    """
-    if expression is None:
-        return False
-    return any(re.fullmatch(expression, name, re.IGNORECASE) for name in (host, host.partition(".")[0]))
 
 
 @frozen
@@ -38,11 +30,15 @@ class ImageFacts:
         name: `debian12@3` for a revision, the file's name (`tiny.qcow2`) for an image without a record.
         distro: its family, or "" when nothing is recorded.
         arch: its architecture, or "" when nothing is recorded.
+        boot: how it boots (`images.BOOT_MODES`), or "" when nothing is recorded.
+        rdma: have its guests verbs (`vrdma=true`)?  `yes` or `no`, or "" when nothing is recorded.
     """
 
     name: str
     distro: str = ""
     arch: str = ""
+    boot: str = ""
+    rdma: str = ""
 
 
 @frozen
@@ -84,17 +80,18 @@ class Resolved:
 
 
 _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
-    "vrdma": lambda value: value is True,
     "iocm": lambda value: value is True,
-    "hypervisor": lambda value: value == "skvm",
     "iocm_min_cores": lambda value: True,
     "iocm_max_cores": lambda value: True,
+    "checkpoint": lambda value: value == "on",
+    "checkpoint_every": lambda value: True,
 }
 """Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
+_CHECKPOINTS = ("checkpoint", "checkpoint_every")
 NOT_AVAILABLE_YET = "not available on this site yet"
 
-USELESS_YET = frozenset(_NOT_YET) - {"hypervisor"}
-"""Keys that only their defaults may be given for; of the others some values have their effect."""
+USELESS_YET = frozenset(_NOT_YET)
+"""Keys that only their defaults may be given for."""
 
 
 def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
@@ -128,13 +125,74 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
     faults.extend(host_devices.settle_region(values, origins, request.values, policy))
+    image = next((one for one in offers.images or () if one.name == values["img"]), None)
+    faults.extend(host_devices.settle_rdma(values, origins, request.values, policy, image.rdma if image else ""))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
+    if any(fault.key in _CHECKPOINTS for fault in faults):
+        faults = _explain_checkpoint(faults, parts_in_the_way(values, origins, policy, offers))
     if faults:
         first = {fault.key: fault for fault in reversed(faults)}  # one word on each key is enough
         raise RequestErrors([fault for fault in faults if first[fault.key] is fault], request)
     return Resolved(values, origins, request.shell)
+
+
+def parts_in_the_way(
+    values: t.Mapping[str, Value | None], origins: t.Mapping[str, str], policy: Policy, offers: Offers
+) -> frozenset[str]:
+    """Return what guests of a request will have that they cannot be saved with (`guest_saving.REASONS_OF_JOBS`).
+
+    Args:
+        values: of all keys.
+        origins: of all keys.
+        policy: the site's configuration.
+        offers: say how the image boots.
+    """
+    mounts = {line.split()[2] for line in policy.mounts} | {policy.home_via}
+    linux = kind_of(str(values["distro"])) is not OSV
+    cells, pages = numa.for_wire(values, origins, SITE_DEFAULT)
+    there = {
+        guest_saving.VIRTIOFS: "virtiofs" in mounts and linux,
+        guest_saving.PLAN9: "9p" in mounts and linux,
+        guest_saving.PCI: bool(values["pci"]),
+        guest_saving.SHARED_MEMORY: values["unclot"] is True,
+        guest_saving.HUGE_PAGES: pages != "none",
+        guest_saving.CELLS: cells != "off",
+        guest_saving.USER_DISK: bool(values[DISK]) or is_path(values[IMAGE]),
+        guest_saving.UEFI: any(one.boot == "uefi" for one in offers.images or () if one.name == values[IMAGE]),
+        guest_saving.OSV: not linux,
+    }
+    return frozenset(name for name, has in there.items() if has)
+
+
+def survival_of(
+    resolved: Resolved, policy: Policy, offers: Offers, *, interactive: bool, bare: bool
+) -> guest_saving.Survival:
+    """Return what the guests of a request will live through.
+
+    Args:
+        resolved: the request.
+        policy: the site's configuration.
+        offers: say how the image boots.
+        interactive: has the job a terminal?
+        bare: do some of its hosts run no guests?
+    """
+    found = set(parts_in_the_way(resolved.values, resolved.origins, policy, offers))
+    found |= {name for name, has in ((guest_saving.TERMINAL, interactive), (guest_saving.BARE_HOSTS, bare)) if has}
+    return guest_saving.judge_survival(policy.suspend_guests, found)
+
+
+def _explain_checkpoint(faults: t.Sequence[KeyFault], found: t.Collection[str]) -> list[KeyFault]:
+    """Name all that keeps guests of the request from being saved, beside what keeps everybody's."""
+    reasons = guest_saving.objections_to_checkpoint(found)
+    besides = f"; nor could these guests be saved: {'; '.join(reasons)}" if reasons else ""
+    return [
+        dataclasses.replace(fault, message=f"{fault.message}{besides}")
+        if fault.key in _CHECKPOINTS and fault.message == NOT_AVAILABLE_YET
+        else fault
+        for fault in faults
+    ]
 
 
 def _default(key: str, policy: Policy) -> Value | None:
@@ -155,6 +213,10 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
     if key == "disk" and is_taken(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
+    if key == "hypervisor" and value == "skvm":
+        return SKVM
+    if key == "warm" and value is True and not policy.warm_start:
+        return "this site has no warm starts (warm_start)"
     if key == "hypervisor" and value == "qemu" and not policy.allow_emulation:
         return "this site does not allow software emulation"
     return out_of_bounds(key, value, policy)

@@ -10,9 +10,10 @@ import os
 import types
 import typing as t
 
-from ... import guest_saving
+from ... import guest_saving, warm_reasons
 from ...errors import UserFault
 from ...frozen import frozen
+from ...warm_reasons import describe_warm_start
 from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
@@ -21,8 +22,8 @@ from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import host_devices, metadata, mixed, numa, osv, vcpu_map
-from .resolve import SITE_DEFAULT, Offers, Resolved, resolve
+from . import host_devices, metadata, mixed, osv, vcpu_map
+from .resolve import SITE_DEFAULT, Offers, Resolved, parts_in_the_way, resolve, survival_of
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
 
@@ -70,7 +71,8 @@ class Submission:
         need: of the job's guests, on each node.
         sizes: of the site's nodes, as far as the batch server names them.
         pinning: the user's map of vCPUs; None: they have none.
-        suspended: what becomes of its guests while the batch system suspends the job, in words.
+        survival: what its guests live through.
+        warm: how its guests will start, in words; "": the site has no warm starts.
     """
 
     handover: Handover
@@ -82,7 +84,8 @@ class Submission:
     pinned: str = ""
     sizes: tuple[NodeSize, ...] = ()
     pinning: vcpu_map.VcpuMap | None = None
-    suspended: str = ""
+    survival: guest_saving.Survival = guest_saving.Survival()
+    warm: str = ""
 
     @property
     def vm_hosts(self) -> int | None:
@@ -138,29 +141,23 @@ def prepare(
     if raised := host_devices.notice_of_region(request.values.get(host_devices.REGION_SIZE), region):
         notices = (*notices, raised)
     described = _describe_pinning(pinning, resolved, policy)
-    suspended = guest_saving.describe_suspension(policy.suspend_guests, parts_in_the_way(resolved, policy))
-    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, suspended)
+    bare = hosts is not None and mixed.vm_hosts(resolved, hosts) < hosts
+    survival = survival_of(resolved, policy, site.offers, interactive=asked.interactive, bare=bare)
+    warm = describe_warm_start(_cold_because(resolved, policy, site.offers)) if policy.warm_start else ""
+    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, survival, warm)
 
 
-def parts_in_the_way(resolved: Resolved, policy: Policy) -> frozenset[str]:
-    """Return what guests of a request will have that their memory cannot be saved with (`guest_saving.REASONS`).
-
-    Args:
-        resolved: the request.
-        policy: the site's configuration.
-    """
-    mounts = {line.split()[2] for line in policy.mounts} | {policy.home_via}
-    cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
+def _cold_because(resolved: Resolved, policy: Policy, offers: Offers) -> frozenset[str]:
+    """Return what keeps its guests from starting warm (`warm_reasons.REASONS`), as far as a front end knows it."""
+    in_the_way = parts_in_the_way(resolved.values, resolved.origins, policy, offers)
+    pinned = resolved.values[PINNING]
     there = {
-        guest_saving.VIRTIOFS: "virtiofs" in mounts and not osv.is_osv(resolved),
-        guest_saving.PLAN9: "9p" in mounts and not osv.is_osv(resolved),
-        guest_saving.PCI: bool(resolved.values.get("pci")),
-        guest_saving.SHARED_MEMORY: bool(resolved.values.get("unclot")),
-        guest_saving.HUGE_PAGES: pages != "none",
-        guest_saving.CELLS: cells != "off",
-        guest_saving.USER_DISK: bool(resolved.values.get(DISK)) or is_path(resolved.values.get(IMAGE)),
+        warm_reasons.ASKED: resolved.values["warm"] is not True,
+        warm_reasons.KIND: osv.is_osv(resolved),
+        warm_reasons.CORES: bool(pinned) or guest_saving.HUGE_PAGES in in_the_way,
+        warm_reasons.RDMA: resolved.values["vrdma"] is True,
     }
-    return frozenset(name for name, has in there.items() if has)
+    return in_the_way & warm_reasons.REASONS.keys() | {name for name, has in there.items() if has}
 
 
 def complete(

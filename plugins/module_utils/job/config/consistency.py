@@ -18,9 +18,10 @@ GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in
 """What a silent user gets of a component, and whether the site has it at all."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
-NOT_YET = {("hypervisor_default", "skvm"): "IOcm"}
-"""Single values of parameters that have no effect yet, and what they belong to."""
+SKVM = "sKVM was the original's own hypervisor: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
 
+RDMA_NOT_YET = ("sriov", "vhostuser")
+"""Kinds of RDMA devices that no node can give yet."""
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 REGION_MIB = 64
 """Of the region that guests share, where neither the user nor the site says it."""
@@ -94,9 +95,10 @@ def _own_images(policy: Policy) -> t.Iterator[tuple[str, str]]:
 
 
 def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
-    for (name, value), later in NOT_YET.items():
-        if getattr(policy, name) == value:
-            yield name, f"{value} belongs to {later}, which is not available yet"
+    if policy.hypervisor_default == "skvm":
+        yield "hypervisor_default", SKVM
+    if policy.vrdma_kind in RDMA_NOT_YET:
+        yield "vrdma_kind", f"{policy.vrdma_kind} is not available yet; available: rxe"
     for key in HOOK_SCRIPTS:
         why = facts_of(policy.batch_system).no_hook_scripts
         if why and getattr(policy, DEFAULT_OF[key]) is not None:

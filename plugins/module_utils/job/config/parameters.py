@@ -10,13 +10,12 @@ name in capitals; where it was called otherwise, the former name stands in `old`
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
 from ...wire import pci
-from ...wire.messages import ADDRESS
+from ...wire.messages import ADDRESS, RDMA_KINDS
 from ..request.keys import KEYS
 from ..request.value_types import (
     BadValue,
@@ -25,6 +24,7 @@ from ..request.value_types import (
     boolean,
     choice,
     either,
+    host_pattern,
     number,
     part_of_all,
     path,
@@ -57,22 +57,6 @@ class Parameter:
     old: tuple[str, ...]
     later: str
     section: str
-
-
-def _host_pattern() -> Kind:
-    allowed = "a regular expression for whole host names; a bare * means all"
-
-    def read(value: object) -> str:
-        expression = ".*" if value == "*" else value
-        if not isinstance(expression, str):
-            raise BadValue(allowed)
-        try:
-            re.compile(expression)
-        except re.error as error:
-            raise BadValue(f"{allowed} ({error})") from None
-        return expression
-
-    return Kind(read, allowed)
 
 
 def _line(form: str, normalize: t.Callable[[str], str]) -> Kind:
@@ -117,7 +101,7 @@ def _default_of(
 _SECONDS = number(1, 3600)
 _FLAG = boolean()
 _PATH = path()
-_HOSTS = _host_pattern()
+_HOSTS = host_pattern()
 _CORES = number(1, 4096)
 _RAM = size_mib(16, 2**24)
 _REGION = size_mib(1, 2**24)
@@ -139,7 +123,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
 _LOG, _SPARE = "the product's log", "spare nodes"
-_IOCM, _VRDMA = "IOcm", "vRDMA"
+_IOCM, _CHECKPOINT = "IOcm", "checkpoints"
 
 
 @frozen
@@ -302,6 +286,9 @@ class Policy:
     fast_start: bool = _parameter(
         _FLAG, True, "begin a start before Ansible has loaded; false: a second slower, by ansible-playbook alone"
     )
+    warm_start: bool = _parameter(_FLAG, False, "guests start from templates, where their node has one")
+    warm_days: int = _parameter(number(1, 365), 7, "days after which a template of warm starts is thrown away")
+    warm_max: int = _parameter(number(1, 100), 4, "greatest number of templates of warm starts on a node")
     abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
     img_default: str | None = _default_of("img", None, section="defaults of requests")
@@ -318,7 +305,7 @@ class Policy:
     metadata_default: str | None = _default_of("metadata", None, kind=_SITE_FILE)
     vm_prologue_default: str | None = _default_of("vm_prologue", None, kind=_SITE_FILE)
     vm_epilogue_default: str | None = _default_of("vm_epilogue", None, kind=_SITE_FILE)
-    vrdma_enabled_default: bool = _default_of("vrdma", False, later=_VRDMA)
+    vrdma_enabled_default: bool = _default_of("vrdma", False)
     iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
     unclot_enabled_default: bool = _default_of("unclot", False)
     iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
@@ -327,9 +314,12 @@ class Policy:
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
+    checkpoint_default: str = _default_of("checkpoint", "off", later=_CHECKPOINT)
+    checkpoint_every_default: int | None = _default_of("checkpoint_every", None, later=_CHECKPOINT)
 
-    vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")
-    vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)
+    vrdma_enabled: bool = _parameter(_FLAG, False, "guests may have an RDMA device (vrdma)", section="components")
+    vrdma_kind: str = _parameter(choice(*RDMA_KINDS), RDMA_KINDS[0], "of which kind that device is")
+    vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes whose guests may have one")
     iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
     iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
     iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
@@ -368,6 +358,7 @@ RETIRED: dict[str, str] = {
 DEFAULT_OF: dict[str, str] = {
     **{key: f"{key}_default" for key in KEYS},
     "fs_type": "filesystem_type_default",
+    "warm": "warm_start",
     **{component: f"{component}_enabled_default" for component in ("vrdma", "iocm", "unclot")},
 }
 """For each key of a request the parameter that holds the site's default."""

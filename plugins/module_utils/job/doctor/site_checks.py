@@ -11,13 +11,13 @@ import stat
 import typing as t
 
 from ...wire.health_report import BAD, INSTALL, NONE, WARN, Finding, Report
-from ..admission.resolve import host_matches
 from ..batch.api import NOTE_PREFIX, BatchNode
 from ..batch.host_match import same_host
 from ..batch.registry import submit_command
 from ..config.batch_systems import commands_parameter
 from ..config.comparison import differing
 from ..config.parameters import Policy
+from ..request.value_types import host_matches
 from ..verdict.decide import OUT_OF_USE
 from .node_checks import note_finding
 

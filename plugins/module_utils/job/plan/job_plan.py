@@ -16,6 +16,7 @@ import json
 import re
 import typing as t
 
+from ... import guest_saving
 from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault
 from ...frozen import frozen
@@ -37,8 +38,8 @@ from ...wire.messages import (
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import mixed, numa, osv, start_directory, vcpu_map
-from ..admission.host_devices import wishes_for_wire
-from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, resolve
+from ..admission.host_devices import rdma_for_wire, wishes_for_wire
+from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, resolve, survival_of
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import Terms, open_node, open_terms
@@ -78,6 +79,7 @@ class JobPlan:
         user_shell: the user's own `-S`, or "" for the login shell of passwd.
         directory: where the job was submitted or starts, as the batch server has it; "": it has none.
         additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
+        survival: what the job's guests live through, for its record.
         inputs: the plan's identity: the digest of all that it was made of (`bridge/planning.py`).
     """
 
@@ -93,6 +95,7 @@ class JobPlan:
         default="", metadata={"pattern": f"({ABSOLUTE_PATH})?"}
     )
     additions: Additions = NO_ADDITIONS
+    survival: guest_saving.Survival = guest_saving.Survival()
     inputs: str = dataclasses.field(  # pylint: disable=invalid-field-call
         default="", metadata={"pattern": "([0-9a-f]{64})?"}
     )
@@ -210,6 +213,9 @@ def make_plan(
         directory=job.init_work_dir if re.fullmatch(ABSOLUTE_PATH, job.init_work_dir) else "",
         job_key=key,
         additions=additions,
+        survival=survival_of(
+            decided.resolved, policy, offers, interactive=job.interactive, bare=decided.vm_nodes != decided.nodes
+        ),
         inputs=inputs,
         node_parts=tuple(_node_part(job, decided, rank, timeout_s, key.public) for rank in range(len(decided.nodes))),
     )
@@ -227,6 +233,7 @@ class _Decided(t.NamedTuple):
     owner: Owner
     pinning: vcpu_map.VcpuMap | None
     devices: tuple[DeviceWish, ...]
+    rdma: str
 
 
 def _decide(
@@ -254,7 +261,8 @@ def _decide(
     _check_start_directory(job, owner, policy, terms)
     devices = wishes_for_wire(resolved.values["pci"], policy)
     _check_devices(job, devices)
-    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices)
+    rdma = rdma_for_wire(resolved.values["vrdma"], policy, vm_nodes)
+    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, rdma)
 
 
 def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
@@ -310,6 +318,8 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             numa=cells,
             hugepages=pages,
             shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
+            rdma=decided.rdma,
+            warm=resolved.values["warm"] is True,
         )
         for index in range(per_node)
     )

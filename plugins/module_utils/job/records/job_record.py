@@ -47,6 +47,7 @@ class Guest:
         devices: addresses of the host's devices that it had.
         cells: its NUMA cells, each as `<cell of the node>:<vCPUs>:<MiB>`; (): it had none of its own.
         pages: of which size its memory was made; "": of ordinary ones.
+        warm: whether it started from a template, `yes` or `no, because ...`; "": the site had no warm starts.
     """
 
     rank: int | None
@@ -65,6 +66,7 @@ class Guest:
     devices: str = ""
     cells: tuple[str, ...] = ()
     pages: str = ""
+    warm: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,6 +109,11 @@ class JobRecord:
     def bare(self) -> tuple[str, ...]:
         """Those of them that had no guests (a mixed request)."""
         return tuple(_text(node) for node in _list(self.raw.get("bare")))
+
+    @property
+    def survival(self) -> dict[str, str]:
+        """What its guests live through, each in a clause (`guest_saving.Survival`), as far as it is known."""
+        return {_text(key): _text(value) for key, value in _mapping(self.raw.get("survival")).items() if value}
 
     @property
     def guests(self) -> tuple[Guest, ...]:
@@ -359,6 +366,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         devices=_text(one.get("devices")),
         cells=_lists(one.get("cells"), r"[0-9]{1,5}:[0-9,-]{1,500}:[0-9]{1,9}"),
         pages=_text(one.get("pages")),
+        warm=_text(one.get("warm")),
     )
 
 

@@ -154,6 +154,7 @@ _GUEST = _object(
     other_cores=_text,
     cells=_text,
     pages=_text,
+    warm=_text,
 )
 FORM: dict[str, Check] = {
     "version": _count,
@@ -165,6 +166,7 @@ FORM: dict[str, Check] = {
     "request": _mapping(_text),
     "nodes": _list(_text),
     "bare": _list(_text),
+    "survival": _mapping(_text),
     "guests": _list(_GUEST),
     "phases": _mapping(_object(began=_figure, seconds=_figure, given_back=_figure), MANY),
     "error": _or_none(_FACTS),

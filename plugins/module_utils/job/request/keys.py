@@ -12,6 +12,7 @@ from .value_types import (
     Kind,
     boolean,
     choice,
+    duration_min,
     either,
     number,
     path,
@@ -53,6 +54,7 @@ KEYS: dict[str, Key] = {
     "numa": Key(choice(*NUMA), "NUMA cells of a guest with cores of its own"),
     "hugepages": Key(choice(*HUGEPAGES), "size of the memory pages of a guest with cores of its own"),
     "fs_type": Key(choice(*FS_TYPES), "what the guest's overlay stands on"),
+    "warm": Key(boolean(), "start from a template of the node, where it has one; false: boot"),
     "disk": Key(_DATA, "disk of your own (vmgr disk create), attached to rank 0 and mounted on /data"),
     "metadata": Key(_DATA, "YAML file with your additions to each guest: packages of the site's list, files, commands"),
     "vm_prologue": Key(_SCRIPT, "run in the guest as the user, before the job script"),
@@ -66,6 +68,8 @@ KEYS: dict[str, Key] = {
     "hypervisor": Key(choice(*HYPERVISORS), "kvm, skvm, or qemu: software emulation"),
     "nodes": Key(number(1, 100_000), "number of hosts that run guests, from the first; the others stay bare"),
     "pci": Key(several(_PCI, separator="+"), "host devices that the guest gets"),
+    "checkpoint": Key(choice("off", "on"), "save the guests of the job at a request, to begin again from there"),
+    "checkpoint_every": Key(duration_min(1, 10_080), "save them by itself, so often"),
 }
 """Every key of `-vm`.  Keys are written in small letters; words take any case, names and paths do not."""
 

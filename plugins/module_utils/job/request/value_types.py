@@ -229,6 +229,28 @@ def size_mib(low: int, high: int) -> Kind:
     return Kind(read, allowed, "size")
 
 
+def duration_min(low: int, high: int) -> Kind:
+    """A time as a whole number of minutes: a number with m, h or d, minutes when bare.
+
+    Args:
+        low: the least, in minutes.
+        high: the greatest, in minutes.
+
+    Returns:
+        A kind that reads minutes.
+    """
+    allowed = f"a number with m, h or d (minutes when bare) from {low} to {high} minutes"
+
+    def read(value: object) -> int:
+        found = None if isinstance(value, bool) else re.fullmatch(r"([0-9]{1,6})([mhd]?)", str(value).lower())
+        minutes = int(found[1]) * {"": 1, "m": 1, "h": 60, "d": 1440}[found[2]] if found else -1
+        if not low <= minutes <= high:
+            raise BadValue(allowed)
+        return minutes
+
+    return Kind(read, allowed)
+
+
 def choice(*choices: str) -> Kind:
     """One of some words, in any case; what comes out is spelled as in the table.
 
@@ -244,8 +266,9 @@ def choice(*choices: str) -> Kind:
 
     def read(value: object) -> str:
         word = str(value).lower()
-        # YAML takes a bare off for false, and a role makes a text of that
+        # YAML takes a bare off for false and on for true, and a role makes a text of that
         word = "off" if word == "false" and "off" in choices else word
+        word = "on" if word == "true" and "on" in choices else word
         if word not in spelled:
             raise BadValue(allowed + nearest(word, choices))
         return spelled[word]
@@ -274,6 +297,33 @@ def text(pattern: str, allowed: str, *, lower: bool = False) -> Kind:
         return word
 
     return Kind(read, allowed)
+
+
+def host_pattern() -> Kind:
+    """Return the kind of an expression that whole names of hosts fit or not."""
+    allowed = "a regular expression for whole host names; a bare * means all"
+
+    def read(value: object) -> str:
+        expression = ".*" if value == "*" else value
+        if not isinstance(expression, str):
+            raise BadValue(allowed)
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise BadValue(f"{allowed} ({error})") from None
+        return expression
+
+    return Kind(read, allowed)
+
+
+def host_matches(expression: str | None, host: str) -> bool:
+    """Return whether a host fits one of the site's host expressions (None: no host does), by either name.
+
+    In any case, as names of hosts are compared (`batch.same_host`).
+    """
+    if expression is None:
+        return False
+    return any(re.fullmatch(expression, name, re.IGNORECASE) for name in (host, host.partition(".")[0]))
 
 
 def path(what: str = "an absolute path") -> Kind:

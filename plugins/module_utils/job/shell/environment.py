@@ -87,10 +87,13 @@ class JobStart:
         return b"%d %d\n" % (len(settings), len(script)) + settings + script + b"whole\n"
 
 
-def limits_here() -> bytes:
+def limits_here(*, locked: bool = False) -> bytes:
     """The limits of this process as `name=soft:hard`, in the units of `ulimit`.
 
     A name is the letter of a POSIX shell's `ulimit`, or where shells do not agree on one, prlimit(1)'s word.
+
+    Args:
+        locked: may the job lock all memory of its guests?  Verbs lock what they register, and the guest is the job's.
     """
 
     def limit_text(value: int, unit: int) -> str:
@@ -115,6 +118,8 @@ def limits_here() -> bytes:
     options = []
     for name, (which, unit) in units.items():
         soft, hard = resource.getrlimit(which)
+        if locked and which == resource.RLIMIT_MEMLOCK:
+            soft = hard = resource.RLIM_INFINITY
         options.append(f"{name}={limit_text(soft, unit)}:{limit_text(hard, unit)}")
     return " ".join(options).encode()
 

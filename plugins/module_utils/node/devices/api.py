@@ -27,7 +27,7 @@ from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from .leases import Lease
 
-KINDS = {"pci": "pci.passthrough", "region": "shared_region"}
+KINDS = {"pci": "pci.passthrough", "region": "shared_region", "rxe": "vrdma.soft_roce"}
 """Modules below this package, by the names of their kinds."""
 EXAMINATIONS = {"pci": "pci.examination"}
 """Modules that say which devices of a kind could be handed on now, for the doctor."""

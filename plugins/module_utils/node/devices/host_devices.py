@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
 @leaves_nothing
 def any_wanted(specs: t.Iterable[GuestSpec]) -> bool:
     """Return whether any guest asks for a host device."""
-    return any(spec.pci or spec.shared_mib for spec in specs)
+    return any(spec.pci or spec.shared_mib or spec.rdma for spec in specs)
 
 
 def examine(settings: NodeSettings) -> tuple[Examined, ...]:

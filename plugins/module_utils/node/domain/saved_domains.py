@@ -22,6 +22,39 @@ class SavedDomains:
     def _asking(self, what: str) -> contextlib.AbstractContextManager[None]:
         raise NotImplementedError
 
+    def host_capabilities(self) -> ET.Element:
+        """See `connection.Domains`."""
+        raise NotImplementedError
+
+    def versions(self) -> dict[str, str]:
+        """Return what made a saved state: libvirt, qemu, and qemu's programs as they lie on the disk.
+
+        Raises:
+            NodeFault: libvirt does not answer.
+        """
+        with self._asking("its version"):
+            found = {"libvirt": str(self._connection.getLibVersion()), "qemu": str(self._connection.getVersion())}
+        programs = {element.text or "" for element in self.host_capabilities().iterfind("guest/arch/emulator")}
+        for program in sorted(programs):
+            with contextlib.suppress(OSError):
+                facts = pathlib.Path(program).stat()
+                found[program] = f"{facts.st_ino}.{facts.st_size}.{facts.st_mtime_ns}"
+        return found
+
+    def restore_running(self, path: pathlib.Path) -> None:
+        """Have a domain run on from what is read from a file or a FIFO, whose header says which domain it is.
+
+        Args:
+            path: what is read, once, from its beginning to its end.
+
+        Raises:
+            SiteFault: libvirt refuses the XML.
+            NodeFault: libvirt does not answer.
+            VTorqueError: the domain does not run; says why.
+        """
+        with self._asking("the start of a saved domain"):
+            self._connection.restoreFlags(str(path), None, self._libvirt.VIR_DOMAIN_SAVE_RUNNING)
+
     def save(self, name: str, path: pathlib.Path) -> None:
         """Write all that a paused domain has in memory to a file, and end it.
 

@@ -57,12 +57,29 @@ class Done:
     output: str
 
 
-def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
+def greet(channel: Channel, deadline: Deadline) -> None:
+    """See that a guest listens.
+
+    Args:
+        channel: to it.
+        deadline: when it must have answered.
+
+    Raises:
+        VTorqueError: it is not heard, or says nonsense.
+    """
+    with _Talk(channel, "", deadline) as talk:
+        talk.peer.settimeout(max(0.1, deadline.left_s(86_400.0)))
+        while not talk.hear_greeting():
+            pass
+
+
+def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline, *, verb: str = "") -> dict[str, Done]:
     """Have a script run by the root of each guest, all at the same time.
 
     Args:
         orders: to whom, and what: text for a POSIX sh.
         deadline: when all must have answered; the scripts themselves are ended then.
+        verb: what comes before the order; "": it is a script.
 
     Returns:
         How each ended, by the guest's name.
@@ -71,7 +88,7 @@ def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> di
         VTorqueError: a guest is not heard, or says nonsense.
     """
     with contextlib.ExitStack() as stack:
-        talks = [stack.enter_context(_Talk(channel, script, deadline)) for channel, script in orders]
+        talks = [stack.enter_context(_Talk(channel, script, deadline, verb)) for channel, script in orders]
         selector = stack.enter_context(selectors.DefaultSelector())
         for talk in talks:
             selector.register(talk.peer, selectors.EVENT_READ, talk)
@@ -90,8 +107,9 @@ def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> di
 class _Talk:
     """One order to one guest."""
 
-    def __init__(self, channel: Channel, script: str, deadline: Deadline) -> None:
+    def __init__(self, channel: Channel, script: str, deadline: Deadline, verb: str = "") -> None:
         self.channel = channel
+        self._verb = verb.encode("ascii")
         self.done: Done | None = None
         self._script = script.encode("utf-8", "surrogateescape")
         self._deadline = deadline
@@ -115,6 +133,27 @@ class _Talk:
 
     def hear(self) -> None:
         """Read what there is; give the order when the guest listens."""
+        self._read_more()
+        while self.done is None and b"\n" in self._heard:
+            line, _newline, self._heard = self._heard.partition(b"\n")
+            if self._greeted:
+                self.done = self._read(line)
+            elif self._is_greeting(line):
+                self._greeted = True
+                seconds = max(LEAST_S, int(self._deadline.left_s(86_400.0)))
+                self._send(b"%s%d %d\n" % (self._verb, seconds, len(self._script)) + self._script)
+
+    def hear_greeting(self) -> bool:
+        """Read what there is; returns whether the guest listens."""
+        self._read_more()
+        *lines, self._heard = self._heard.split(b"\n")
+        return any(map(self._is_greeting, lines))
+
+    def _is_greeting(self, line: bytes) -> bool:
+        # before that: the end of a talk that was broken off, and what it says when it begins to be heard
+        return line == f"vtorque-agent {self.channel.token} {self._word}".encode()
+
+    def _read_more(self) -> None:
         try:
             data = self.peer.recv(HEARD)
         except OSError as error:
@@ -124,15 +163,6 @@ class _Talk:
         self._heard += data
         if len(self._heard) > HEARD:
             raise VTorqueError(f"guest {self.channel.name}", "its root writes nonsense to its channel")
-        while self.done is None and b"\n" in self._heard:
-            line, _newline, self._heard = self._heard.partition(b"\n")
-            if self._greeted:
-                self.done = self._read(line)
-            # before that: the end of a talk that was broken off, and what it says when it begins to be heard
-            elif line == f"vtorque-agent {self.channel.token} {self._word}".encode():
-                self._greeted = True
-                seconds = max(LEAST_S, int(self._deadline.left_s(86_400.0)))
-                self._send(b"%d %d\n" % (seconds, len(self._script)) + self._script)
 
     def _send(self, data: bytes) -> None:
         try:

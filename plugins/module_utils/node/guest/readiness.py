@@ -201,7 +201,7 @@ class _Watch:
         console = self.guest.console
         if console.failed is not None:
             # the guest lives, and what its site promised is not there, or its image cannot have what its user asked for
-            faults = {"mount": SiteFault, "unclot": UserFault}
+            faults = {"mount": SiteFault, "unclot": UserFault, "vrdma": UserFault}
             fault = faults.get(console.failed.partition(":")[0], VTorqueError)
             raise fault(f"guest {self.guest.name} could not become ready", console.failed)
         if console.panic is not None:

@@ -46,10 +46,11 @@ OPTIONAL_FORMS = {
     "made": r"[^\x00-\x1f\x7f]{0,200}",
     "source": r"[^\x00-\x1f\x7f]{0,4096}",
     "inputs": r"[^\x00-\x1f\x7f]{0,200}",
+    "rdma": "(yes|no)?",
     "warm": r"[1-9][0-9]?",
 }
-"""What an image that was made before they were kept does not have: who made it, how, and of what; and what few have:
-the version of the first order that its guests take after a warm start (`guest/first_order.py`)."""
+"""What not every image has: who made it, how, and of what; whether its guests have verbs (`vrdma=true`); and the
+version of the first order that its guests take after a warm start (`guest/first_order.py`)."""
 PART = ".part:"
 """Begins the name of a copy that is on its way (`image_cache.Cache.part`)."""
 READ_BYTES = 4 << 20

@@ -40,6 +40,7 @@ class Wanted:
         kernel: boots the disk, and is kept beside it.
         made: how it was made, in words.
         inputs: a digest of what it was made of, for who makes it again.
+        rdma: have guests of it verbs (`vrdma=true`)?  `yes` or `no`; "": not known.
         warm: do its guests take the first order of a warm start?  That is of the disk, and goes with a new one.
     """
 
@@ -55,6 +56,7 @@ class Wanted:
     cmdline: str | None = None
     made: str = ""
     inputs: str = ""
+    rdma: str | None = None
     warm: bool = False
 
 
@@ -110,8 +112,8 @@ def same(wanted: Wanted, before: Image, *, advance: Advance = ignore_progress) -
         UserFault: a file that is wanted cannot be read.
     """
     record = record_of(wanted, before)
-    keys = ("distro", "arch", "description", "warm", *(("inputs",) if wanted.inputs else ()))
-    if any(record.get(key) != before.record.get(key) for key in keys):
+    keys = ("distro", "arch", "description", "rdma", "warm", *(("inputs",) if wanted.inputs else ()))
+    if any((record.get(key) or "") != (before.record.get(key) or "") for key in keys):
         return False
     there = before.record["boot"]
     if (record["boot"]["mode"], record["boot"].get("cmdline", "")) != (there["mode"], there.get("cmdline", "")):
@@ -167,6 +169,7 @@ def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
         "distro": chosen(wanted.distro, "distro"),
         "arch": chosen(wanted.arch, "arch", platform.machine()),
         "description": chosen(wanted.description, "description"),
+        "rdma": chosen(wanted.rdma, "rdma"),
         "boot": _boot(wanted, before),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "who": _who(),
@@ -188,7 +191,7 @@ def _check_words(record: t.Mapping[str, t.Any]) -> None:
     for key, text in {**record, **record["boot"]}.items():
         if isinstance(text, str) and not text.isprintable():
             raise UserFault(what, f"{key} {text[:80]!a} holds what is no text")
-    for key in ("distro", "arch", "description", "inputs"):
+    for key in ("distro", "arch", "description", "inputs", "rdma"):
         if not re.fullmatch({**images.RECORD_FORMS, **images.OPTIONAL_FORMS}[key], record[key]):
             raise UserFault(what, f"{key} {record[key][:80]!a} is not of the form demanded, or too long")
     if len(record["boot"].get("cmdline", "")) > images.CMDLINE:

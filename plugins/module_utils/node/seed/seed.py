@@ -70,6 +70,7 @@ class Seed:
         additions: the user's own.
         data_disk: has the guest a disk of the user's own?
         shares_region: has it memory that it shares with others of its job?
+        rdma: of which kind its RDMA device is; "": it has none.
         scripts: where the job's scripts lie, below `torque_home`.
         programs: templates of the batch system's own for guests, `.../NAME.sh`, which are found there by their names.
         vcpus: so often the node file of a guest of OSv names it; others are told later.
@@ -98,6 +99,7 @@ class Seed:
     additions: Additions = Additions()  # noqa: RUF009 - frozen
     data_disk: bool = False
     shares_region: bool = False
+    rdma: str = dataclasses.field(metadata={"pattern": "[a-z]{0,16}"}, default="")
     scripts: str = dataclasses.field(metadata={"pattern": "[a-z_]+(/[a-z_]+)*"}, default="jobs")
     programs: tuple[str, ...] = _texts("[a-z_/]+/[a-z_]+[.]sh")
     vcpus: int = 1

@@ -38,7 +38,7 @@ class NodeSettings:
         state_dir: holds `guests`, `slots` and `records`; local to the node, survives a reboot.
         run_dir: holds locks and tombstones; gone with a reboot, as the guests are.
         template_dir: the site's own templates, searched first.
-        hypervisor_default: what a job of this site gets that does not ask: `kvm`, `skvm` or `qemu`.
+        hypervisor_default: what a job of this site gets that does not ask: `kvm` or `qemu`.
         arch_default: the same for the architecture.
         own_images_mib: the greatest disk, in MiB, of an image of a user's own; 0: the site allows none.
         host_ram_mib: memory in MiB that is kept free for the host.
@@ -66,12 +66,16 @@ class NodeSettings:
         mount_s: for so many seconds a guest tries to mount something before it gives up.
         pci_classes: PCI devices of this node that guests may have.
         shares_regions: may guests of a job share a region of memory?
+        rdma_kind: of the RDMA devices that guests of this node may have; "": they may have none.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
         metrics_dir: from where the node exporter reads them.
         metrics_tag: what the site calls them (`series.format_tag`).
+        warm_start: may guests start from templates?
+        warm_days: for which a template of warm starts is good.
+        warm_max: so many templates at most.
     """
 
     node_name: str
@@ -121,6 +125,7 @@ class NodeSettings:
     mount_s: int = 3
     pci_classes: tuple[PciClass, ...] = ()
     shares_regions: bool = False
+    rdma_kind: str = ""
     suspend_guests: str = "pause"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
@@ -130,6 +135,9 @@ class NodeSettings:
     metrics: str = "record"
     metrics_dir: pathlib.Path = pathlib.Path("/var/lib/prometheus/node-exporter")
     metrics_tag: str = "snapTask-[username]-[jobid]"
+    warm_start: bool = False
+    warm_days: int = 7
+    warm_max: int = 4
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
@@ -157,6 +165,11 @@ class NodeSettings:
     def images_dir(self) -> pathlib.Path:
         """What this node keeps of the pool, and what it wants of it (`copies.py`, `copy_queue.py`)."""
         return self.state_dir / "images"
+
+    @property
+    def warm_dir(self) -> pathlib.Path:
+        """Templates from which guests start warm, one directory each (`warm/template.py`)."""
+        return self.state_dir / "warm"
 
     @property
     def compiled_dir(self) -> pathlib.Path:

@@ -40,17 +40,7 @@ def make_overlay(
         NodeFault: the file system has no room for it, and it is not guests that fill it.
         SiteFault: the file system could never hold it, or guests have taken the room.
     """
-    size = inspect(image).virtual_bytes
-    _could_fit(f"image {image.name}", size, path.parent, SiteFault)
-    free = shutil.disk_usage(path.parent).free
-    if size > free + taken.held_bytes:
-        raise NodeFault(
-            _no_room(path.parent),
-            f"{size >> 20} MiB are needed; {free >> 20} MiB are free",
-            "free some space",
-            cause="disk",
-        )
-    _fits_beside(taken, size, path.parent)
+    size = check_room(image, path.parent, taken)
     _make_file(path)
     argv: list[str | pathlib.Path] = [qemu_img, "create", "-q", "-f", "qcow2", "-b", image.path]
     argv += ["-F", image.format, path]
@@ -59,6 +49,36 @@ def make_overlay(
     except NodeFault:
         blame(image, deadline, qemu_img=qemu_img)
         raise
+    return size
+
+
+def check_room(image: Image, directory: pathlib.Path, taken: Taken) -> int:
+    """See that a file system has room for the disk of one guest.
+
+    Args:
+        image: what it stands on.
+        directory: where it is to be.
+        taken: by other overlays on the same file system.
+
+    Returns:
+        The size in bytes to which it may grow.
+
+    Raises:
+        ImageFault: see `inspect`.
+        NodeFault: the file system has no room for it, and it is not guests that fill it.
+        SiteFault: the file system could never hold it, or guests have taken the room.
+    """
+    size = inspect(image).virtual_bytes
+    _could_fit(f"image {image.name}", size, directory, SiteFault)
+    free = shutil.disk_usage(directory).free
+    if size > free + taken.held_bytes:
+        raise NodeFault(
+            _no_room(directory),
+            f"{size >> 20} MiB are needed; {free >> 20} MiB are free",
+            "free some space",
+            cause="disk",
+        )
+    _fits_beside(taken, size, directory)
     return size
 
 

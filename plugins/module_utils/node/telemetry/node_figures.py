@@ -46,5 +46,5 @@ def write_offline(settings: NodeSettings, *, offline: bool) -> None:
     """
     if textfile.wanted(settings):
         with contextlib.suppress(OSError):
-            sample = textfile.Sample("vtorque_offline_by_us", (("node", settings.node_name),), int(offline))
+            sample = textfile.Sample("vtorque_node_offline", (("node", settings.node_name),), int(offline))
             textfile.write(textfile.OFFLINE, textfile.format_samples([sample]), settings)

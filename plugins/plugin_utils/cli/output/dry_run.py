@@ -13,6 +13,7 @@ import typing as t
 
 from ....module_utils.job.request.keys import KEYS
 from ....module_utils.text import format_mib
+from ....module_utils.wire.form import to_dict
 from ...bridge import preview
 from .json_output import Query, tell
 
@@ -44,8 +45,8 @@ def print_submission(
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document: dict[str, t.Any] = {"request": request, "shell": resolved.shell, name: list(command)}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
-        document |= {"adds": submission.added, "pinned": submission.pinned, "suspended": submission.suspended}
-        document |= {"neutral_lines": vm_lines}
+        document |= {"adds": submission.added, "pinned": submission.pinned, **to_dict(submission.survival)}
+        document |= {"neutral_lines": vm_lines, "warm": submission.warm}
         _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
         return
     table = [("request", "value", "from")]
@@ -59,11 +60,10 @@ def print_submission(
         print(f"{key:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
     if submission.vm_hosts != submission.hosts:
         print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
-    if submission.pinned:
-        print(f"(vcpu_pinning on each node: {submission.pinned})")
-    print(f"(suspended: {submission.suspended})")
-    if submission.added:
-        print(f"(metadata adds to each guest: {submission.added})")
+    clauses = {"vcpu_pinning on each node": submission.pinned, **to_dict(submission.survival)}
+    clauses |= {"start": submission.warm, "metadata adds to each guest": submission.added}
+    for what in filter(clauses.get, clauses):
+        print(f"({what}: {clauses[what]})")
     if placed:
         _print_placement(placed)
     print(shlex.join(command))

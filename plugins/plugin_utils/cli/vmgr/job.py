@@ -159,14 +159,13 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         tell(call, _facts(record))
         return
     print(headline(record))
-    for line in record.reasons:
-        print(f"  {line}")
+    _print_indented(record.reasons)
     if record.wrong:
         print(f"  {record.wrong}")
     if record.request:
         print(f"  -vm {','.join(f'{key}={value}' for key, value in record.request.items())}")
-    if record.bare:
-        print(f"  bare hosts: {', '.join(record.bare)}")
+    _print_indented([f"bare hosts: {', '.join(record.bare)}"] if record.bare else [])
+    _print_indented([f"{event}: {clause}" for event, clause in record.survival.items()])
     if record.guests:
         _show_guests(record.guests)
     if record.phases:
@@ -178,6 +177,11 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     for heading, lines in (("used", bars), ("advice", job_usage.advise(record))):
         if lines:
             print(f"\n{heading}", *lines, sep="\n  ")
+
+
+def _print_indented(found: t.Iterable[str]) -> None:
+    for line in found:
+        print(f"  {line}")
 
 
 def _show_guests(guests: t.Sequence[job_record.Guest]) -> None:
@@ -210,6 +214,8 @@ def _print_notes(guest: job_record.Guest) -> None:
         has = "; ".join(f"{mib} MiB of NUMA cell {cell} for vCPU {vcpus}" for cell, vcpus, mib in parts)
         pages = f", in pages of {guest.pages}" if guest.pages else ""
         print(f"  memory of {guest.name or '-'}: {has}{pages}")
+    if guest.warm:
+        print(f"  warm start of {guest.name or '-'}: {guest.warm}")
 
 
 def headline(record: JobRecord) -> str:

@@ -17,13 +17,13 @@ import typing as t
 
 from ....module_utils.errors import UserFault
 from ....module_utils.job.admission import start_directory
-from ....module_utils.job.admission.resolve import host_matches
 from ....module_utils.job.batch.api import BatchNode, BatchSystem
 from ....module_utils.job.batch.host_match import same_host
 from ....module_utils.job.batch.registry import open_batch, open_trial
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.doctor import selftest
 from ....module_utils.job.records import job_record
+from ....module_utils.job.request.value_types import host_matches
 from ....module_utils.job.verdict.decide import OUT_OF_USE
 from ....module_utils.wire.health_report import Report
 from ...bridge.node_settings import host_name

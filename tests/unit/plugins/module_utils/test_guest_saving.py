@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_saving import (
+    NO_CHECKPOINTS,
+    NO_MOVES,
     REASONS,
+    REASONS_OF_JOBS,
     describe_suspension,
+    judge_survival,
+    objections_to_checkpoint,
     objections_to_saving,
 )
 
@@ -23,3 +28,18 @@ def test_each_part_in_the_way_keeps_a_guest_in_memory_and_is_named(name: str) ->
 def test_guest_without_any_of_them_is_saved() -> None:
     assert objections_to_saving({"nfs"}) == ()
     assert describe_suspension("save", ()) == "its guests are saved to disk"
+
+
+@pytest.mark.parametrize("name", REASONS_OF_JOBS)
+def test_judge_survival_of_a_job_with_a_part_in_the_way_names_it_for_checkpoint_and_move(name: str) -> None:
+    assert objections_to_checkpoint({name, "anything"}) == (REASONS_OF_JOBS[name],)
+    survival = judge_survival("pause", {name})
+    assert survival.checkpoint == f"no, because {NO_CHECKPOINTS}; {REASONS_OF_JOBS[name]}"
+    assert survival.moved == f"no, because {NO_MOVES}; {REASONS_OF_JOBS[name]}"
+    assert survival.suspended == describe_suspension("pause", {name})
+
+
+def test_judge_survival_of_a_job_without_any_promises_neither_checkpoint_nor_move() -> None:
+    survival = judge_survival("save", ())
+    assert (survival.checkpoint, survival.moved) == (f"no, because {NO_CHECKPOINTS}", f"no, because {NO_MOVES}")
+    assert survival.suspended == "its guests are saved to disk"

@@ -13,6 +13,7 @@ from ....rendering import templates
 from ....wire.health_report import BAD, INSTALL, OK, WARN, Finding
 from ..shared.hook_program import why_unsafe
 from . import permissions
+from .mom_files import read_directives
 from .mom_hooks import HOOKS, OURS, others
 from .server_settings import lets_root
 
@@ -24,6 +25,11 @@ SITE_HOOKS = "/etc/vtorque/site-hooks"
 RIGHTS_S = 4.0
 """Seconds for each command that tries a right."""
 NAMED = 5
+ROOT_SHELLS = ("checkpoint_script", "restart_script")
+"""Directives of programs to which root's shell gives text of the user's (`qsub -c enabled,dir=...`), unquoted.
+
+Source: src/resmom/checkpoint.c of Torque 6.1 builds their command line and calls `popen`.
+"""
 
 
 def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) -> dict[str, t.Callable[[], Finding]]:
@@ -57,15 +63,27 @@ def check_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") 
     wrong = [f"{name} {why}" for name in HOOKS if (why := _wrong_with(mom_priv / name, owner_uid))]
     if wrong:
         return Finding("hooks", BAD, BAD, f"in {mom_priv}: {', '.join(wrong)}", INSTALL)
-    stray = others(mom_priv)
-    if stray:
-        problem = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
-        return Finding("hooks", WARN, OK, problem, "keep it elsewhere")
+    if root_programs := _root_programs(mom_priv):
+        problems, remedies = zip(*root_programs, strict=True)
+        return Finding("hooks", WARN, OK, "; ".join(problems), "; ".join(remedies))
     foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
     if foreign:
         problem = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
         return Finding("hooks", WARN, "other", problem, INSTALL)
     return Finding("hooks")
+
+
+def _root_programs(mom_priv: pathlib.Path) -> list[tuple[str, str]]:
+    """Return what any user can have run by root through the MOM, with the remedy of each."""
+    found = []
+    if stray := others(mom_priv):
+        problem = f"{', '.join(stray[:5])} in {mom_priv}: any user can have it run by root (qsub -T)"
+        found.append((problem, "keep it elsewhere"))
+    directives = read_directives(mom_priv)
+    if shells := [f"${name}" for name in ROOT_SHELLS if directives.get(name)]:
+        problem = f"{' and '.join(shells)} in {mom_priv}/config: any user can have text of theirs run by root (qsub -c)"
+        found.append((problem, f"remove it, then kill -HUP $(cat {mom_priv}/mom.lock)"))
+    return found
 
 
 def _words(path: pathlib.Path) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import os
 import pathlib
+import re
 import typing as t
 
 from ....errors import UserFault
@@ -57,6 +58,23 @@ def start_directory(job: BatchJob) -> str:
 def node_file(policy: Policy, job_id: str) -> pathlib.Path:
     """Return PBS_NODEFILE as the MOM wrote it: whatever the job's environment says of it."""
     return pathlib.Path(policy.torque_home) / "aux" / job_id
+
+
+def read_directives(mom_priv: pathlib.Path) -> dict[str, str]:
+    """Return what the MOM's configuration sets, by names in small letters and without `$`; of several the last.
+
+    As `read_config` of Torque 6.1 reads it (src/resmom/mom_config.c): names in any case, `#` begins a comment.
+
+    Args:
+        mom_priv: holds `config`, which need not be there.
+    """
+    try:
+        text = (mom_priv / "config").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    found = (re.match(r"\$([A-Za-z0-9:_]+)\s*(.*)", line) for line in lines)
+    return {one[1].lower(): one[2] for one in found if one}
 
 
 def by_files(torque_home: pathlib.Path) -> t.Callable[[str], bool]:

@@ -11,7 +11,7 @@ import pathlib
 import secrets
 import typing as t
 
-from ....errors import SiteFault, UserFault, VTorqueError
+from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ....guest_kinds import kind_of
 from ....slow_libraries import load_library
 from ....state.layout import job_key
@@ -46,6 +46,9 @@ from ...system import memory
 from ...system.cpus import Cores
 from . import guest_memory, pinning
 from .guest_forms import Guest, domain_of, facts_of, seed_of
+
+if t.TYPE_CHECKING:
+    from .warm_starts import WarmStarts
 
 CALLS = 4
 """At most so many in flight on one connection to libvirt: more starve its keepalive, which then drops it."""
@@ -97,16 +100,21 @@ def make(
         return Serving(guest.directory, part.owner, settings, domains.capabilities().qemu_ids, deadline, of_guest)
 
     _serve_images(guests, serving)
+    warm = _warm_starts(part, settings, domains, shared)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
-        _furnish(guest, settings, deadline, step)
+        _furnish(guest, settings, deadline, step, warm)
     _share(guests, shared, serving)
     _serve_disks(guests, serving)
     if devices:
         _attach_devices(guests, devices, domains.capabilities().qemu_ids, deadline, step)
-    starts = [functools.partial(_start, guest, part, settings, domains, step, here, shared, cores) for guest in guests]
-    _all_at_once(starts)
+
+    def begin(guests: t.Iterable[Guest]) -> None:
+        terms = (part, settings, domains, deadline, step, here, shared, cores, warm)
+        _all_at_once([functools.partial(_start, guest, *terms) for guest in guests])
+
+    begin(guests)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
-    proven = _wait(guests, settings, domains, deadline)
+    proven = _wait_warm(guests, settings, domains, deadline, warm, begin) or _wait(guests, settings, domains, deadline)
     if whom and any(guest.spec.rank == 0 for guest in guests):
         # its user's login begins beside the word about the job, with which all others are bound (`join.py`)
         step("the rules of the guests' addresses")
@@ -156,6 +164,47 @@ def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadlin
     until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - GUESTS_RESERVE_S)))
     with addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
         return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
+
+
+def _warm_starts(part: NodePart, settings: NodeSettings, domains: Domains, shared: sharing.Plan) -> WarmStarts | None:
+    """Return who starts guests warm; None: the site has none of that."""
+    if not settings.warm_start:
+        return None
+    from .warm_starts import WarmStarts  # 10 ms that only those pay whose site has it
+
+    return WarmStarts(part, settings, domains, shared)
+
+
+def _wait_warm(
+    guests: list[Guest],
+    settings: NodeSettings,
+    domains: Domains,
+    deadline: Deadline,
+    warm: WarmStarts | None,
+    begin: t.Callable[[t.Iterable[Guest]], None],
+) -> dict[str, str]:
+    """The same, where guests have started warm; {}: none has, or those that had boot by now.
+
+    Raises:
+        VTorqueError: libvirt was lost, or they cannot boot either.
+    """
+    begun = [guest for guest in guests if guest.template]
+    if not warm or not begun:
+        return {}
+    try:
+        # what boots beside them has its own time
+        proven = _wait(guests, settings, domains, warm.within(deadline) if begun == guests else deadline)
+    except NodeFault:
+        raise
+    except VTorqueError as error:
+        # one of them proves nothing of another, and each of them would cost its wait
+        for guest in begun:
+            warm.give_up(guest, str(error))
+            _put_overlay(guest, settings, deadline)
+        begin(begun)
+        return {}
+    warm.note_ready(begun)
+    return proven
 
 
 def _on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
@@ -218,16 +267,19 @@ def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
             future.result()
 
 
-def _furnish(guest: Guest, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+def _furnish(guest: Guest, settings: NodeSettings, deadline: Deadline, step: Step, warm: WarmStarts | None) -> None:
     """The disk, and what the guest boots from."""
     step(f"the disk of {guest.guest_file.name}")
     with guest.timings.phase("disk"):
         if guest.served is not None:
+            if warm:
+                warm.furnish(guest, deadline)  # which says why it cannot
             _put_overlay(guest, settings, deadline)
             return
         with wait_for_copy.base_of(guest.image, guest.spec.fs_type, settings) as base:
             guest.image = base
-            _put_overlay(guest, settings, deadline)
+            if not warm or not warm.furnish(guest, deadline):
+                _put_overlay(guest, settings, deadline)
             guest.boot = images.copy_boot(guest.image, guest.directory)
 
 
@@ -245,19 +297,23 @@ def _start(
     part: NodePart,
     settings: NodeSettings,
     domains: Domains,
+    deadline: Deadline,
     step: Step,
     here: str,
     shared: sharing.Plan,
     cores: Cores,
+    warm: WarmStarts | None,
 ) -> None:
-    """Seed and domain; the guest boots from here on."""
+    """Seed and domain; the guest boots from here on, or runs on from what was saved."""
     directory, guest_file = guest.directory, guest.guest_file
     step(f"the seed of {guest_file.name}")
     with guest.timings.phase("seed"):
         content = seed_of(guest, part, settings, here, shared)
         if part.additions.any:
             (directory / user_additions.HAS).touch(mode=0o600)
-        seed.write_iso(seed.render(content, settings.template_dir, settings.compiled_dir), directory / "seed.iso")
+        texts = seed.render(content, settings.template_dir, settings.compiled_dir)
+        if guest.template is None:
+            seed.write_iso(texts, directory / "seed.iso")
         write_known_hosts(directory / "known_hosts", guest.spec.host_key.public)
     step(f"the start of {guest_file.name}")
     with guest.timings.phase("start"):
@@ -268,8 +324,13 @@ def _start(
         xml = render_xml(domain, site_dir=settings.template_dir, compiled=settings.compiled_dir)
         files.write(directory / "domain.xml", xml)
         step(f"the start of {guest_file.name} by libvirt")
+        if warm and guest.template is not None and not warm.start(guest, xml, texts["user-data"], deadline):
+            _put_overlay(guest, settings, deadline)
+            seed.write_iso(texts, directory / "seed.iso")
+            (directory / "console.log").touch(mode=0o600)
         try:
-            domains.create(xml)
+            if guest.template is None:
+                domains.create(xml)
             if huge and guest.pins:
                 claims.note_taken(directory)
                 domains.pin(guest_file.name, guest.pins.others, vcpus=False)

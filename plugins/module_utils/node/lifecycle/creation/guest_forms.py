@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import typing as t
 
 from ....guest_kinds import kind_of
 from ....system.clock import Timings
@@ -24,6 +25,9 @@ from ...state.settings import NodeSettings
 from ...storage import shares as sharing
 from ...system.cpus import Cores, written
 
+if t.TYPE_CHECKING:
+    from ...warm.template import Template
+
 
 @dataclasses.dataclass
 class Guest:
@@ -36,6 +40,8 @@ class Guest:
         pins: its cores; None: all that are the job's.
         devices: of the host that it has.
         shape: what it shows of its cores; None: nothing, and its memory is anywhere.
+        template: from which it starts; None: it boots.
+        warm: whether it started from one, and why not (`GuestFacts.warm`).
     """
 
     spec: GuestSpec
@@ -50,6 +56,8 @@ class Guest:
     pins: Pins | None = None
     devices: tuple[HostDevice, ...] = ()
     shape: Shape | None = None
+    template: Template | None = None
+    warm: str = ""
 
 
 def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
@@ -76,6 +84,7 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
         additions=part.additions,
         data_disk=guest.data is not None,
         shares_region=spec.shared_mib > 0,
+        rdma=spec.rdma,
         vcpus=spec.vcpus,
         scripts=settings.guest_scripts,
         programs=settings.guest_programs,
@@ -144,4 +153,5 @@ def facts_of(guest: Guest, address: str) -> GuestFacts:
             f"{cell.host_cell}:{written(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
         ),
         pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
+        warm=guest.warm,
     )

@@ -13,7 +13,7 @@ from .....module_utils.job.records.image_usage import last_uses
 from ....bridge.node_settings import read_configuration
 from ...output.json_output import add_json
 from ...output.verbs import add_verb
-from . import image_changes, image_facts, image_list, image_profile, image_push, image_trial
+from . import image_changes, image_facts, image_list, image_profile, image_push, image_trial, image_warm
 
 HELP = "images that VM jobs can boot"
 LIST_EPILOG = """\
@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: of the subject.
     """
-    names = ("list", "show", "add", "update", "delete", "verify", "push", "profile")
+    names = ("list", "show", "add", "update", "delete", "verify", "push", "profile", "warm")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
     def verb(name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -106,6 +106,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verify.add_argument("names", metavar="NAME", nargs="*", help="these images alone (all)")
     profile = verb("profile", "where the seconds of its boot go, as root", image_profile.EPILOG)
     image_profile.add_arguments(profile)
+    warm = verb("warm", "templates from which guests of this node start warm, as root", image_warm.EPILOG)
+    image_warm.add_arguments(warm)
     image_push.add_arguments(verb("push", "have nodes copy an image before jobs want it, as root", image_push.EPILOG))
 
 
@@ -120,6 +122,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         return image_changes.VERBS[call.verb](call, configuration)
     if call.verb == "push":
         return image_push.run(call, configuration)
+    if call.verb == "warm":
+        return image_warm.run(call, configuration)
     if call.verb == "profile":
         return image_profile.run(call, configuration.settings)
     return image_list.VERBS[call.verb](call, configuration.settings.pool, last_uses())

@@ -68,6 +68,7 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
         "cmdline": call.cmdline,
         "warm": call.warm,
         "made": f"vmgr image {call.verb}",
+        "rdma": call.rdma,
         **paths,
     }
 

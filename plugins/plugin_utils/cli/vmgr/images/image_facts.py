@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--description", metavar="TEXT", help="what people read about it")
     parser.add_argument("--distro", choices=DISTROS, help="its family (as NAME begins)")
     parser.add_argument("--arch", metavar="ARCH", help="its architecture (this machine's)")
+    parser.add_argument("--rdma", choices=("yes", "no"), help="whether its guests have verbs, for vrdma=true")
     parser.add_argument("--format", choices=images.FORMATS, help="what FILE is (told from its header)")
     parser.add_argument("--boot", choices=("bios", "uefi"), help="how it boots (bios)")
     parser.add_argument("--kernel", metavar="FILE", help="it boots this kernel, kept beside its disk")
@@ -41,7 +42,7 @@ def facts(image: images.Image, used: t.Mapping[str, float]) -> Row:
         image: of the pool.
         used: when each was used last.
     """
-    keys = ("created", "who", "made", "source", "disk_sha256", "disk_bytes", "description", "warm")
+    keys = ("created", "who", "made", "source", "disk_sha256", "disk_bytes", "description", "rdma", "warm")
     return {
         "name": image.name,
         "distro": image.distro,

@@ -332,39 +332,50 @@ def test_a_caller_by_ssh_cannot_remove_what_the_server_does_not_answer_for(world
     assert world.asked == ["qstat 7.head"]
 
 
+@pytest.mark.parametrize("word", [UnknownJob("job 7.head", "unknown"), SiteFault("qstat", "no answer within 10 s")])
 @pytest.mark.parametrize(
-    ("led_by", "peer", "job_id", "ok"),
+    ("led_by", "peer", "job_id", "asked"),
     [
-        ("10.77.0.11", "10.77.0.11", "7.head", True),
-        ("10.77.0.11", "10.77.0.99", "7.head", False),  # a node that never led it
-        ("10.77.0.11", "10.77.0.11", "8.head", False),  # a job that never began here
-        ("", "10.77.0.11", "7.head", False),
+        ("10.77.0.11", "10.77.0.11", "7.head", ["absent 7.head 2"]),
+        ("10.77.0.11", "10.77.0.99", "7.head", []),  # a node that never led it
+        ("10.77.0.11", "10.77.0.11", "8.head", ["qstat 8.head"]),  # a job that never began here
+        ("", "10.77.0.11", "7.head", ["qstat 7.head"]),
     ],
 )
-def test_of_a_job_that_was_purged_who_led_it_may_ask_for_its_end(
-    world: World, led_by: str, peer: str, job_id: str, ok: bool
+def test_end_of_a_start_is_asked_for_by_who_led_it_without_the_server(
+    world: World, led_by: str, peer: str, job_id: str, asked: list[str], word: VTorqueError
 ) -> None:
     if led_by:
         world.environment = {"SSH_CONNECTION": f"{led_by} 40000 10.77.0.11 22"}
         assert world.ask(PART)["ok"]
     world.asked.clear()
-    world.job = UnknownJob("job 7.head", "the batch server does not know it")
+    world.job = word
     world.environment = {"SSH_CONNECTION": f"{peer} 40000 10.77.0.11 22"}
-    assert world.ask(dataclasses.replace(PART, do="absent", job_id=job_id, guests=()))["ok"] is ok
-    assert world.asked == [f"qstat {job_id}", *([f"absent {job_id} 2"] if ok else [])]
+    answer = world.ask(dataclasses.replace(PART, do="absent", job_id=job_id, guests=()))
+    assert answer["ok"] is (asked == ["absent 7.head 2"])
+    assert world.asked == asked
 
 
-@pytest.mark.parametrize(
-    ("do", "word"),
-    [("present", UnknownJob("job 7.head", "unknown")), ("absent", SiteFault("qstat", "no answer within 10 s"))],
-)
-def test_saved_answer_serves_only_the_end_of_its_start(world: World, do: str, word: VTorqueError) -> None:
+def test_note_of_who_leads_serves_only_the_end_of_its_start(world: World) -> None:
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
+    for changes in ({"do": "present"}, {"do": "absent", "guests": (), "start": PART.start + 1}):
+        world.asked.clear()
+        world.job = UnknownJob("job 7.head", "unknown")
+        assert world.ask(dataclasses.replace(PART, **changes))["ok"] is False
+        assert world.asked == ["qstat 7.head"]
+
+
+def test_note_of_who_leads_that_cannot_be_read_leaves_the_word_to_the_server(
+    world: World, tmp_path: pathlib.Path
+) -> None:
+    world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
+    assert world.ask(PART)["ok"]
+    (noted,) = tmp_path.glob("state/records/*/superior.json")
+    noted.write_text("{", encoding="utf-8")
     world.asked.clear()
-    world.job = word
-    assert world.ask(dataclasses.replace(PART, do=do, guests=PART.guests[: do == "present"]))["ok"] is False
-    assert world.asked == ["qstat 7.head"]
+    assert world.ask(dataclasses.replace(PART, do="absent", guests=()))["ok"]
+    assert world.asked == ["qstat 7.head", "absent 7.head 2"]
 
 
 def test_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
@@ -17,7 +18,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     ImageFacts,
     Offers,
     Resolved,
-    host_matches,
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import (
@@ -40,6 +40,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
     parse,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import Demand, NodeSize
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import host_matches
 
 POOL = Offers(
     images=(
@@ -96,7 +97,7 @@ def test_file_is_read_into_typed_values(tmp_path: pathlib.Path) -> None:
 
 def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> None:
     text = (
-        "vcpu_default: 3\nmac_prefix: 52:54:00\nvrdma_enabled: true\nvcpus_default: 2\nvcpus_default: 3\n"
+        "vcpu_default: 3\nmac_prefix: 52:54:00\niocm_enabled: true\nvcpus_default: 2\nvcpus_default: 3\n"
         "ram_default: 4X\ncustom_ip_mapping: true\nIMAGE_POOL: /x\nTIMEOUT: 3\nhypervisor_default: qemu\n"
         "regex_fe: '('\nprefix:\nbridge: [br0]\nname_server: ns.site.org\n"
     )
@@ -106,7 +107,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     expected = {
         ("vcpu_default", "line 1"): "did you mean vcpus_default?",
         ("mac_prefix", "line 2"): "in quotes",
-        ("vrdma_enabled", "line 3"): "belongs to vRDMA, which is not available yet",
+        ("iocm_enabled", "line 3"): "belongs to IOcm, which is not available yet",
         ("vcpus_default", "line 5"): "is given twice, in line 4 too",
         ("ram_default", "line 6"): "a number with K, M, G or T",
         ("custom_ip_mapping", "line 7"): "needs ip_to_mac_script",
@@ -150,7 +151,9 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ),
         ("disk_default: /home/all.img\n", "disk_default", "~/PATH: the file in each user's home"),
         ("metadata_default: more.yml\n", "metadata_default", "or ~/PATH: the file in each user's home"),
-        ("hypervisor_default: skvm\n", "hypervisor_default", "skvm belongs to IOcm, which is not available yet"),
+        ("hypervisor_default: skvm\n", "hypervisor_default", "write kvm, with iocm=true for I/O cores and vrdma=true"),
+        ("vrdma_enabled_default: yes\n", "vrdma_enabled_default", "needs vrdma_enabled: "),
+        ("vrdma_kind: vhostuser\n", "vrdma_kind", "vhostuser is not available yet"),
         ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
     ],
 )
@@ -284,6 +287,7 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("img=tiny,distro=debian,arch=aarch64", "arch", "the nodes offer x86_64"),
         ("img=arm", "arch", "the nodes offer x86_64"),
         ("img=debian12,hypervisor=qemu", "hypervisor", "does not allow software emulation"),
+        ("img=debian12,hypervisor=skvm", "hypervisor", "write kvm, with iocm=true for I/O cores and vrdma=true"),
         ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "not available"),
     ],
 )
@@ -294,13 +298,64 @@ def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str,
 @pytest.mark.parametrize(
     "text",
     [
-        "vrdma=true", "iocm=0",
-        "hypervisor=skvm",
+        "iocm=0",
         "iocm_min_cores=1", "iocm_max_cores=2",
     ],
 )  # fmt: skip
 def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
     assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
+
+
+@pytest.mark.parametrize("text", ["checkpoint=on", "checkpoint_every=30m"])
+def test_resolve_of_a_request_for_checkpoints_refuses_it_with_all_that_is_in_the_way(text: str) -> None:
+    key = text.partition("=")[0]
+    assert objections(f"img=debian12,vcpu_pinning=false,{text}")[key] == "not available on this site yet"
+    message = objections(f"img=debian12,disk=/home/alice/d.img,unclot=true,{text}", Policy(unclot_enabled=True))[key]
+    assert message == (
+        "not available on this site yet; nor could these guests be saved: it shares memory with other guests; a "
+        "process of the user's serves its disk or image"
+    )
+    message = objections(f"img=debian12,{text}", Policy(home_via="virtiofs"))[key]
+    assert message.endswith("nor could these guests be saved: it mounts a directory of its node by virtiofs")
+
+
+def test_resolve_of_a_request_without_checkpoints_takes_it() -> None:
+    assert resolve(parse([("img=debian12,checkpoint=off", "x")]), Policy(), POOL).word("checkpoint") == "off"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "expected"),
+    [
+        ("img=debian12", {}, set()),
+        ("img=debian12", {"home_via": "virtiofs"}, {"virtiofs"}),
+        ("img=debian12", {"mounts": ("/data /data 9p",)}, {"9p"}),
+        ("img=debian12", {"mounts": ("fs:/data /data nfs",)}, set()),
+        ("img=debian12,pci=gpu:1", {"pci_classes": ("gpu 0000:01:00.0",)}, {"pci"}),
+        ("img=debian12,unclot=true", {"unclot_enabled": True}, {"shared memory"}),
+        ("img=debian12,disk=/home/alice/d.img", {}, {"user disk"}),
+        ("img=/home/alice/i.img,distro=debian", {"allow_user_images": True}, {"user disk"}),
+        ("img=debian12,vcpu_pinning=true", {}, {"cells"}),
+        ("img=debian12,vcpu_pinning=true,numa=off", {}, set()),
+        ("img=debian12,vcpu_pinning=true,hugepages=2M", {}, {"cells", "huge pages"}),
+        ("img=efi", {}, {"uefi"}),
+        ("img=osv", {"home_via": "virtiofs"}, {"osv"}),
+    ],
+)
+def test_parts_in_the_way_of_a_request_are_what_its_guests_will_have(
+    text: str, changes: dict[str, t.Any], expected: set[str]
+) -> None:
+    images = (
+        ImageFacts("debian12@1", "debian", "x86_64", "bios"),
+        ImageFacts("efi@1", "debian", "x86_64", "uefi"),
+        ImageFacts("osv@1", "osv", "x86_64"),
+    )
+    offers, policy = Offers(images), Policy(**changes)
+    resolved = resolve(parse([(text, "command line")]), policy, offers)
+    assert policy_module.parts_in_the_way(resolved.values, resolved.origins, policy, offers) == expected
+    survival = policy_module.survival_of(resolved, policy, offers, interactive=True, bare=True)
+    for reason in ("it has a terminal", "some of its hosts stay bare"):
+        assert reason in survival.checkpoint
+        assert reason in survival.moved
 
 
 SHARING = Policy(unclot_enabled=True)
@@ -354,6 +409,39 @@ def test_default_region_that_its_own_raise_makes_too_large_is_refused(tmp_path: 
     with pytest.raises(PolicyErrors, match="is raised to a power of two, 128M: at most 100M on this site"):
         loaded(tmp_path, "unclot_shmem_default: 100M\nunclot_shmem_max: 100M\n")
     assert consistency.region_mib(loaded(tmp_path, "unclot_shmem_max: 50M\n")) == 32
+
+
+RDMA = Policy(vrdma_enabled=True)
+VERBS = Offers((ImageFacts("hpc@1", "debian", rdma="yes"), ImageFacts("cloud@1", "debian", rdma="no"),
+                ImageFacts("old@1", "debian"), ImageFacts("osv@1", "osv")))  # fmt: skip
+
+
+@pytest.mark.parametrize("image", ["hpc", "old"])
+def test_rdma_device_is_of_the_sites_kind_in_images_that_have_verbs_or_do_not_say_it(image: str) -> None:
+    found = resolve(parse([(f"img={image},vrdma=0", "command line")]), RDMA, VERBS)
+    assert (found.values["vrdma"], found.origins["vrdma"]) == (True, "command line (rxe)")
+
+
+@pytest.mark.parametrize(
+    ("asked", "policy", "words"),
+    [
+        ("img=cloud,vrdma=true", RDMA, "guests of the image cloud@1 have no verbs, as its record says"),
+        ("img=osv,vrdma=true", RDMA, "OSv has no verbs"),
+        ("img=hpc,vrdma=true", Policy(), "this site has switched it off (vrdma_enabled)"),
+    ],
+)
+def test_rdma_device_that_cannot_be_had_is_refused(asked: str, policy: Policy, words: str) -> None:
+    with pytest.raises(RequestErrors) as caught:
+        resolve(parse([(asked, "command line")]), policy, VERBS)
+    assert [(fault.key, fault.message) for fault in caught.value.faults] == [("vrdma", words)]
+
+
+@pytest.mark.parametrize(("image", "origin"), [("cloud", "the image's record"), ("osv", "OSv has none")])
+def test_rdma_device_by_default_gives_way_to_an_image_without_verbs(image: str, origin: str) -> None:
+    by_default = dataclasses.replace(RDMA, vrdma_enabled_default=True)
+    assert resolve(parse([("img=hpc", "command line")]), by_default, VERBS).values["vrdma"] is True
+    silent = resolve(parse([(f"img={image}", "command line")]), by_default, VERBS)
+    assert (silent.values["vrdma"], silent.origins["vrdma"]) == (False, origin)
 
 
 def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:

@@ -114,17 +114,17 @@ DROPPED = (
 )
 
 NEW = {
-    "batch_system", "slurm_bin", "suspend_guests",
+    "batch_system", "slurm_bin", "suspend_guests", "warm_start", "warm_days", "warm_max",
     # what the original had not: the product's own, and the site's bounds
     "prefix_nodes", "template_dir", "vm_node_property", "allow_emulation", "libvirt_uri", "bridge", "node_number",
     "dhcp_leases_file", "confine_guests", "guest_may_reach", "home_via", "mounts", "metadata_packages",
     "security_updates", "security_updates_timeout", "image_max", "fast_start",
     "vm_epilogue_timeout", "node_fault_retries", "offline_brake", "record_days", "record_host", "cache_max",
-    "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
+    "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min", "vrdma_kind",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
     "nodes_default", "pci_default", "pci_classes", "numa_default", "hugepages_default", "hugepages_raise", "numad",
     "sample_s", "metrics_dir",
-    "report_dir",
+    "report_dir", "checkpoint_default", "checkpoint_every_default",
 }  # fmt: skip
 
 

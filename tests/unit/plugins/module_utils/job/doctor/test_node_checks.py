@@ -101,6 +101,61 @@ def test_hooks_in_place(mom_priv: pathlib.Path) -> None:
     assert hooks(mom_priv) == Finding("hooks")
 
 
+CONFIG = """\
+# of this cluster
+$pbsserver          node06
+$logevent           255
+$restricted         *.mycluster.org
+"""
+"""As the manual of Torque 4.0.2 has it in "Job preemption", where its last line is `$checkpoint_script`."""
+
+
+@pytest.mark.parametrize(
+    ("line", "directive"),
+    [
+        ("$checkpoint_script  /opt/moab/tools/mom-checkpoint.sh", "$checkpoint_script"),
+        ("   $Checkpoint_Script /opt/c.sh  # for preemption", "$checkpoint_script"),
+        ("$restart_script /opt/r.sh", "$restart_script"),
+        ("$restart_script /r\n$checkpoint_script /c", "$checkpoint_script and $restart_script"),
+        ("$checkpoint_script /opt/c.sh\n$logevent 511", "$checkpoint_script"),
+    ],
+)
+def test_check_hooks_with_a_checkpoint_script_of_the_mom_warns_with_the_remedy(
+    mom_priv: pathlib.Path, line: str, directive: str
+) -> None:
+    (mom_priv / "config").write_text(f"{CONFIG}{line}\n")
+    finding = hooks(mom_priv)
+    assert (finding.state, finding.shown) == ("warn", "ok")
+    assert finding.words.startswith(f"{directive} in {mom_priv}/config: any user can have text of theirs run by root")
+    assert finding.remedy == f"remove it, then kill -HUP $(cat {mom_priv}/mom.lock)"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "#$checkpoint_script /opt/c.sh",
+        "$loglevel 7 # $checkpoint_script /opt/c.sh",
+        "checkpoint_script /opt/c.sh",
+        "$checkpoint_scripts /opt/c.sh",
+        "$checkpoint_script",
+        "$checkpoint_interval 10\n$checkpoint_run_exe /usr/bin/cr_run",
+    ],
+)
+def test_check_hooks_with_a_configuration_that_sets_no_such_script_is_well(mom_priv: pathlib.Path, line: str) -> None:
+    (mom_priv / "config").write_text(f"{CONFIG}{line}\n")
+    assert hooks(mom_priv) == Finding("hooks")
+
+
+def test_check_hooks_with_two_ways_to_root_names_both(mom_priv: pathlib.Path) -> None:
+    (mom_priv / "config").write_text(f"{CONFIG}$checkpoint_script /opt/c.sh\n")
+    (mom_priv / "prologue.night").touch()
+    finding = hooks(mom_priv)
+    assert "prologue.night in " in finding.words
+    assert "$checkpoint_script in " in finding.words
+    assert finding.remedy.startswith("keep it elsewhere; remove it")
+
+
 @pytest.mark.parametrize(
     ("name", "mode", "words"),
     [

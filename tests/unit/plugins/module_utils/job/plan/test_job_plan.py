@@ -78,6 +78,23 @@ def test_plan_has_the_directory_that_the_server_has_of_the_job(known: str, plann
     assert planned(init_work_dir=known).directory == planned_as
 
 
+def test_plan_has_for_the_record_what_the_guests_live_through() -> None:
+    plan = planned(policy=dataclasses.replace(POLICY, suspend_guests="save", home_via="virtiofs"), interactive=True)
+    reason = "it mounts a directory of its node by virtiofs"
+    assert plan.survival.suspended == f"its guests are paused, and not saved: {reason}"
+    assert plan.survival.checkpoint.startswith("no, because ")
+    assert f"; {reason}; it has a terminal" in plan.survival.checkpoint
+    x = parse([("img=debian12,vcpus=2,ram=1G,nodes=1", "command line")]).encode()
+    mixed_job = planned("n1\nn1\nn1\nn2\n", x=x, slot_hosts=("n1", "n1", "n1", "n2"))
+    assert "some of its hosts stay bare" in mixed_job.survival.moved
+
+
+def test_request_for_checkpoints_is_refused_by_root_whoever_submitted_it() -> None:
+    x = parse([("img=debian12,vcpus=2,ram=1G,checkpoint=on", "command line")]).encode()
+    with pytest.raises(RequestErrors, match=r"checkpoint=on: not available on this site yet; nor could .* virtiofs"):
+        planned(x=x, policy=dataclasses.replace(POLICY, home_via="virtiofs"))
+
+
 IN_OSV = dataclasses.replace(OFFERS, images=(ImageFacts("osv@1", "osv", "x86_64"),))
 
 
@@ -101,6 +118,22 @@ def test_job_in_osv_is_one_guest_whoever_asks() -> None:
         in_osv(interactive=True)
     with pytest.raises(UserFault, match="-S: OSv has no shell"):
         in_osv(shell="/bin/zsh")
+
+
+RDMA_X = parse([("img=debian12,vcpus=2,ram=1G,vrdma=true", "command line")]).encode()
+
+
+def test_rdma_device_of_each_guest_is_of_the_sites_kind() -> None:
+    site = dataclasses.replace(POLICY, vrdma_enabled=True, vrdma_nodes="n[12]")
+    plan = planned("n1\n" * 3 + "N2\n" * 3, site, x=RDMA_X, slot_hosts=("n1",) * 3 + ("N2",) * 3)
+    assert [guest.rdma for part in plan.parts.values() for guest in part.guests] == ["rxe", "rxe"]
+    assert [guest.rdma for guest in planned(policy=site).parts["n1"].guests] == [""]
+
+
+def test_job_on_a_node_without_rdma_is_refused_by_root_with_its_name() -> None:
+    site = dataclasses.replace(POLICY, vrdma_enabled=True, vrdma_nodes="n1")
+    with pytest.raises(UserFault, match=r"vrdma=true: no guest of n2 can have one \(vrdma_nodes\)"):
+        planned("n1\n" * 3 + "n2\n" * 3, site, x=RDMA_X, slot_hosts=("n1",) * 3 + ("n2",) * 3)
 
 
 def test_disk_of_the_users_is_rank_0s_alone() -> None:

@@ -296,6 +296,8 @@ _WORDS: dict[str, st.SearchStrategy[str]] = {
     "hugepages": st.sampled_from(["none", "2M", "1g", "AUTO"]),
     "fs_type": st.sampled_from(["sharedfs", "LOCAL", "ramdisk"]),
     "hypervisor": st.sampled_from(["kvm", "skvm", "Qemu"]),
+    "checkpoint": st.sampled_from(["on", "OFF"]),
+    "checkpoint_every": st.sampled_from(["30m", "2H", "1d", "45"]),
     "pci": st.sampled_from(["gpu:1", "0000:3b:00.0+gpu:2"]),
     **dict.fromkeys(("ram", "unclot_shmem"), _SIZES),
     **dict.fromkeys(("vrdma", "iocm", "unclot"), _COMPONENTS),

@@ -10,6 +10,7 @@ import functools
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import job_shell
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import environment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import changes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import (
     guest_variables as variables_of_a_guest,
@@ -134,3 +135,13 @@ def test_gpus_of_the_guest_are_counted_from_0_whatever_the_job_says() -> None:
     assert "dropped, as they name what only the node has: CUDA_VISIBLE_DEVICES PBS_GPUFILE" in changes(
         job_shell, job, without
     )
+
+
+def test_job_with_rdma_may_lock_the_memory_of_its_guest_whatever_the_node_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Verbs lock what they register, and the node's limit protects the node alone."""
+    monkeypatch.setattr(environment.resource, "getrlimit", lambda _which: (65536, 65536))
+    assert b"l=64:64" in environment.limits_here().split()
+    assert b"l=unlimited:unlimited" in environment.limits_here(locked=True).split()
+    assert b"n=65536:65536" in environment.limits_here(locked=True).split()

@@ -110,6 +110,18 @@ def test_next_revision_keeps_what_is_not_said(publish: Made, disk: pathlib.Path)
     assert checksum.verify(third)
 
 
+def test_record_says_whether_guests_have_verbs_once_it_is_known(publish: Made, disk: pathlib.Path) -> None:
+    first = publish(disk=disk)
+    assert first.record["rdma"] == ""
+    second = publish(rdma="yes")
+    assert (second.name, second.record["rdma"]) == ("debian12@2", "yes")
+    assert publish(description="third").record["rdma"] == "yes"
+    assert revision.same(revision.Wanted("debian12", rdma="yes"), second)
+    assert not revision.same(revision.Wanted("debian12", rdma="no"), second)
+    with pytest.raises(errors.UserFault, match="rdma 'maybe' is not of the form demanded"):
+        publish(rdma="maybe")
+
+
 def test_a_disk_that_can_be_warm_says_so_until_another_one_comes(publish: Made, disk: pathlib.Path) -> None:
     assert publish(disk=disk, warm=True).record["warm"] == "1"
     assert publish(description="second").record["warm"] == "1"

@@ -40,7 +40,7 @@ MOST: dict[str, t.Any] = {
     "additions": messages.Additions(
         (messages.Package("make"),), (messages.AddedFile("/tmp/x", "644", ""),), (messages.Command("it's $HOME\n"),)
     ),
-    "data_disk": True,
+    "data_disk": True, "rdma": "rxe",
 }  # fmt: skip
 
 

@@ -246,6 +246,17 @@ def test_program_for_shared_memory_reaches_a_guest_that_shares_some() -> None:
     assert [bool(ONE_LINE_FILE.fullmatch(line)) for line in lines] == [True]
 
 
+def test_program_for_rdma_reaches_a_guest_that_has_it_with_its_kind() -> None:
+    place = "/usr/lib/vtorque/rdma"
+    assert place not in _files(SEED)
+    assert "/etc/vtorque/rdma" not in _files(SEED)
+    files = _files(having := dataclasses.replace(SEED, rdma="rxe"))
+    assert files[place] == (COLLECTION_DIR / "guest/rdma.sh").read_text("utf-8")
+    assert files["/etc/vtorque/rdma"] == "rxe\n"
+    lines = [line for line in render(having, None)["user-data"].splitlines() if "/rdma" in line]
+    assert [bool(ONE_LINE_FILE.fullmatch(line)) for line in lines] == [True, True]
+
+
 def test_keys_are_whole() -> None:
     files = _files(SEED)
     assert files["/etc/ssh/ssh_host_ed25519_key"] == HOST_KEY.private

@@ -27,7 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.telemetry
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
 
-from tests.unit.exposition import read_metrics
+from tests.unit.exposition import check_metrics
 
 if t.TYPE_CHECKING:
     from ..conftest import Node
@@ -116,7 +116,7 @@ def test_sample_has_the_figures_of_each_guest(world: World) -> None:
 
 def test_file_for_prometheus_has_closed_labels_and_no_text_of_the_user(world: World) -> None:
     world.sample(Libvirt())
-    found = read_metrics(world.file.read_text())
+    found = check_metrics(world.file.read_text())
     assert set(found) <= set(textfile.METRICS)
     for metric, samples in found.items():
         allowed = {"jobid", "rank", "node"} | ({"user", "image", "tag"} if metric.endswith("_info") else set())
@@ -308,12 +308,12 @@ def test_energy_is_measured_where_the_job_is_alone_and_estimated_elsewhere(
     world.sampler._energy = energy.EnergyMeter(tmp_path / "powercap")
     (zone / "energy_uj").write_text("5001000")
     world.sample(None)
-    found = read_metrics(world.file.read_text())["vtorque_job_energy_joules_total"]
+    found = check_metrics(world.file.read_text())["vtorque_job_energy_joules_total"]
     assert list(found) == [frozenset({("jobid", "7.head"), ("node", "cn1"), ("source", "estimated")})]
     record = world.settings.record_dir("7.head", 1)
     (record / layout.ALONE).write_text('{"others": []}')
     world.sample(None)
-    found = read_metrics(world.file.read_text())["vtorque_job_energy_joules_total"]
+    found = check_metrics(world.file.read_text())["vtorque_job_energy_joules_total"]
     assert found == {frozenset({("jobid", "7.head"), ("node", "cn1"), ("source", "measured")}): 5.0}
 
 
@@ -347,12 +347,12 @@ def test_worker_samples_its_guests_until_the_start_is_over(node: Node, tmp_path:
     node.open_log()
     client.present(node.part(2), node.settings, node.soon())
     node.wait_for_file(metrics / f"vtorque_{KEY}.prom")
-    found = read_metrics((metrics / f"vtorque_{KEY}.prom").read_text())
+    found = check_metrics((metrics / f"vtorque_{KEY}.prom").read_text())
     assert len(found["vtorque_guest_memory_bytes"]) == 2
     removed = node.absent()
     assert "domain vcn1-1" in removed
     assert sorted(path.name for path in metrics.iterdir()) == ["vtorque_node.prom"]
-    assert list(read_metrics((metrics / "vtorque_node.prom").read_text())["vtorque_guests"].values()) == [0]
+    assert list(check_metrics((metrics / "vtorque_node.prom").read_text())["vtorque_guests"].values()) == [0]
     one = sample_file.read_series(node.settings.record_dir("7.head", 1), "cn1")
     assert one is not None
     assert [len(series.read_points(guest.points)) for guest in one.guests] == [2, 2]

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import d
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.exposition import NotInFormat, read_metrics
+from tests.unit.exposition import NotInFormat, check_metrics, read_metrics
 
 KEY = "7.head.1"
 CANARY = 'a"},evil{x="1\\\n# TYPE up gauge\x1b[2J'
@@ -52,7 +52,7 @@ def test_samples_of_any_value_are_of_the_format(told: list[tuple[str, str, float
 
 def test_label_with_text_of_an_attacker_stays_one_label() -> None:
     sample = textfile.Sample("vtorque_guest_info", (("tag", CANARY),), 1)
-    found = read_metrics(textfile.format_samples([sample]))
+    found = check_metrics(textfile.format_samples([sample]))
     assert list(found) == ["vtorque_guest_info"]
     ((labels, _value),) = found["vtorque_guest_info"].items()
     assert [name for name, _text in labels] == ["tag"]
@@ -65,12 +65,12 @@ def test_label_with_text_of_an_attacker_stays_one_label() -> None:
 )  # fmt: skip
 def test_reader_of_these_tests_is_strict(text: str) -> None:
     with pytest.raises((NotInFormat, ValueError)):
-        read_metrics(text)
+        check_metrics(text)
 
 
 def test_every_metric_is_named_as_prometheus_wants_it() -> None:
     samples = [textfile.Sample(metric, (("node", "cn1"),), 1) for metric in textfile.METRICS]
-    assert set(read_metrics(textfile.format_samples(samples))) == set(textfile.METRICS)
+    assert set(check_metrics(textfile.format_samples(samples))) == set(textfile.METRICS)
 
 
 def test_file_is_whole_and_the_exporter_may_read_it(site: NodeSettings) -> None:
@@ -132,10 +132,10 @@ def test_figures_of_the_node_count_guests_slots_and_waiting_records(site: NodeSe
     delivery_queue.mark_pending(KEY, site.state_dir)
     node_figures.write_node(site)
     node_figures.write_offline(site, offline=True)
-    found = read_metrics("".join((site.metrics_dir / name).read_text() for name in names(site)))
+    found = check_metrics("".join((site.metrics_dir / name).read_text() for name in names(site)))
     labels = frozenset({("node", "cn1")})
     assert {metric: samples[labels] for metric, samples in found.items()} == {
-        "vtorque_guests": 1, "vtorque_slots_free": 3, "vtorque_spool_waiting": 1, "vtorque_offline_by_us": 1,
+        "vtorque_guests": 1, "vtorque_slots_free": 3, "vtorque_spool_waiting": 1, "vtorque_node_offline": 1,
     }  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_guest_on_the_disk_leaves_its_place_to_the_next(site: NodeSettings) -> N
     saved_memory.order_save(guest, 1 << 20)
     saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
     node_figures.write_node(site)
-    found = read_metrics((site.metrics_dir / "vtorque_node.prom").read_text())
+    found = check_metrics((site.metrics_dir / "vtorque_node.prom").read_text())
     labels = frozenset({("node", "cn1")})
     assert (found["vtorque_guests"][labels], found["vtorque_slots_free"][labels]) == (1, 3)
 

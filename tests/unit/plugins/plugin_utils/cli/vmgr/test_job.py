@@ -72,6 +72,18 @@ def test_show(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ["seconds", "6.0", "0.1", "0.2", "0.0", "0.3", "2.9", "3.4", "3.0", "0.6", "1.0"] in table
 
 
+def test_show_prints_what_the_guests_live_through(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    survival = {"suspended": "its guests are saved to disk", "checkpoint": "no, because \x1b[2J", "moved": ""}
+    (kept / "record.json").write_text(json.dumps({**RECORD, "survival": survival}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert lines[2:4] == ["  suspended: its guests are saved to disk", "  checkpoint: no, because ?[2J"]
+    assert not any("moved:" in line for line in lines)
+    assert json.loads(vmgr_job_says(capsys, "show", "4711", "--json"))["survival"] == survival
+    for broken in (3, "x", ["suspended"]):
+        (kept / "record.json").write_text(json.dumps({**RECORD, "survival": broken}))
+        assert "suspended:" not in vmgr_job_says(capsys, "show", "4711")
+
+
 def test_show_draws_what_was_used_and_advises(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     phases = {**RECORD["phases"], "epilogue": {"began": 2000.0, "seconds": 1.0}}  # type: ignore[dict-item]
     first = {**RECORD["guests"][0], "used": {"cpu_s": 999.5, "ram_peak_bytes": 2**30}}  # type: ignore[index]

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Guests that start warm: which can, and how they boot cold when it fails, in the same start."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import select
+import typing as t
+
+from ....errors import VTorqueError
+from ....guest_kinds import kind_of
+from ....guest_saving import PCI, PLAN9, SHARED_MEMORY, USER_DISK, VIRTIOFS
+from ....system.clock import Deadline
+from ....time_budget import WARM_READY_S
+from ....warm_reasons import ASKED, CORES, IMAGE, KIND, RDMA, REASONS, SEEDS, UEFI
+from ....wire.messages import NodePart
+from ...cache import disk_space
+from ...domain.connection import Domains
+from ...guest import first_order
+from ...state.settings import NodeSettings
+from ...storage import overlay as overlays
+from ...storage import shares as sharing
+from ...warm import clone_xml, making, template
+from ...warm import start as warm_start
+from .guest_forms import Guest, domain_of
+
+OWN_SEEDS = ("user-data.j2", "meta-data.j2", "network-config.j2")
+"""Templates of which cloud-init reads more than files: a site's own say things that no first order does."""
+EVENT_S = 1.0
+"""For the word of libvirt that a domain ended."""
+_UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
+_OVER = {"stopped", "shutdown", "crashed", "undefined"}
+
+
+class WarmStarts:
+    """The warm starts of one start of a job.
+
+    Args:
+        part: what is asked.
+        settings: this node's own word.
+        domains: libvirt.
+        shared: what guests share with the node.
+    """
+
+    def __init__(self, part: NodePart, settings: NodeSettings, domains: Domains, shared: sharing.Plan) -> None:
+        self._part, self._settings, self._domains, self._shared = part, settings, domains, shared
+
+    def furnish(self, guest: Guest, deadline: Deadline) -> bool:
+        """Give a guest the disks of its template; False: it has none, and why is with the guest.
+
+        Args:
+            guest: whose image is held.
+            deadline: of the wait for who counts the disk's space.
+
+        Raises:
+            VTorqueError: the node has no room for its disk.
+        """
+        if not self._settings.warm_start:
+            return False
+        found = _objections(guest, self._settings, self._shared)
+        if found:
+            guest.warm = _no("; ".join(reason for name, reason in REASONS.items() if name in found))
+            return False
+        spec = clone_xml.shape_of(domain_of(guest, self._part, self._settings, self._shared, ()))
+        try:
+            key = making.key_of(making.Wanted(spec, guest.image), self._settings, self._domains)
+            guest.template = template.find(key, self._settings)
+        except (OSError, VTorqueError) as error:
+            guest.warm = _no(str(error))
+            return False
+        with disk_space.counted(self._settings, deadline) as taken:
+            overlays.check_room(guest.image, guest.directory, taken)
+            try:
+                warm_start.copy_disks(guest.template, guest.directory)
+            except (OSError, VTorqueError) as error:
+                self._blame(guest, str(error))
+                return False
+        return True
+
+    def start(self, guest: Guest, xml: str, user_data: str, deadline: Deadline) -> bool:
+        """Start a guest from its template; False: it must boot, and nothing of it runs.
+
+        Args:
+            guest: that was furnished.
+            xml: as it would be after a cold start.
+            user_data: of its seed.
+            deadline: of the whole start.
+        """
+        made = guest.template
+        if made is None:
+            return False
+        try:
+            files, identity = first_order.files_of(user_data), self._identity(guest)
+            agent = self._settings.agent_socket(guest.guest_file.slot)
+            order = lambda: first_order.order_of(identity, files, made.record.files)  # noqa: E731
+            clone = warm_start.Clone(guest.guest_file.name, guest.directory, xml, agent, order)
+            warm_start.start(made, clone, self._domains, self.within(deadline))
+        except (OSError, VTorqueError) as error:
+            self.give_up(guest, str(error))
+            return False
+        guest.warm = "yes"
+        return True
+
+    def give_up(self, guest: Guest, why: str) -> None:
+        """End a guest that was to be warm: it boots cold.
+
+        Args:
+            guest: it.
+            why: for its record.
+
+        Raises:
+            VTorqueError: it would not go.
+        """
+        self._blame(guest, why)
+        name = guest.guest_file.name
+        if self._domains.destroy(name):
+            self._hear_end(name)
+        for path in (guest.directory / "console.log", self._settings.agent_socket(guest.guest_file.slot)):
+            path.unlink(missing_ok=True)
+
+    def _blame(self, guest: Guest, why: str) -> None:
+        if guest.template is not None:
+            with contextlib.suppress(VTorqueError):  # the next start finds it as bad
+                template.note_failure(guest.template, self._settings)
+        guest.template, guest.warm = None, _no(why)
+
+    def _hear_end(self, name: str) -> None:
+        """Its end must not be taken for that of the guest of the same name that boots next."""
+        poll = select.poll()
+        poll.register(self._domains.fileno(), select.POLLIN)
+        until = Deadline.after(EVENT_S)
+        while not until.passed and not any(
+            event.name == name and event.kind in _OVER for event in self._domains.events()
+        ):
+            poll.poll(until.left_s() * 1000 + 1)
+
+    def _identity(self, guest: Guest) -> first_order.Identity:
+        guest_file, settings = guest.guest_file, self._settings
+        return first_order.Identity(
+            hostname=guest_file.name,
+            mac=guest_file.mac,
+            machine_id=guest_file.uuid.replace("-", ""),
+            boot_id=_UUID.read_text("ascii").strip(),
+            instance_id=guest_file.uuid,
+            name_servers=tuple(filter(None, [settings.name_server])),
+            search_domains=tuple(filter(None, [settings.search_domain])),
+        )
+
+    @staticmethod
+    def within(deadline: Deadline) -> Deadline:
+        """Return until when a warm start is waited for: a cold boot has the rest.
+
+        Args:
+            deadline: of the start.
+        """
+        return Deadline.after(min(WARM_READY_S, deadline.left_s() / 3))
+
+    @staticmethod
+    def note_ready(guests: t.Iterable[Guest]) -> None:
+        """Guests are ready: what was made from a template speaks for it.
+
+        Args:
+            guests: of the start.
+        """
+        for guest in guests:
+            if guest.template is not None:
+                template.note_success(guest.template)
+
+
+def _no(why: str) -> str:
+    text = "".join(character if character.isprintable() else " " for character in why)
+    return f"no, because {text[:300]}"
+
+
+def _objections(guest: Guest, settings: NodeSettings, shared: sharing.Plan) -> set[str]:
+    spec, kinds = guest.spec, {share.kind for share in shared.shares}
+    own = settings.template_dir and settings.template_dir / "cloud-init"
+    shape = guest.shape
+    there = {
+        ASKED: not spec.warm,
+        KIND: not kind_of(spec.distro).linux,
+        IMAGE: not guest.image.record.get("warm") and not spec.own_image,
+        UEFI: guest.image.boot.mode == "uefi",
+        CORES: shape is not None and bool(shape.cells or shape.dedicated or shape.page_kib),
+        SEEDS: own is not None and any((own / name).exists() for name in OWN_SEEDS),
+        VIRTIOFS: "virtiofs" in kinds,
+        PLAN9: "9p" in kinds,
+        PCI: bool(spec.pci),
+        RDMA: bool(spec.rdma),
+        SHARED_MEMORY: spec.shared_mib > 0,
+        USER_DISK: bool(spec.data_disk) or spec.own_image,
+    }
+    return {name for name, has in there.items() if has}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# In the guest, as root, under any POSIX sh: the guest has an RDMA device whose port is active, and the job's user may
+# use it.  Says on standard error why it cannot be.
+set -u
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export PATH LC_ALL
+# shellcheck source=/dev/null
+. /etc/vtorque/guest.env
+CLASS=/sys/class/infiniband DEVICES=/dev/infiniband
+
+die() { # why
+    echo "$*" >&2
+    exit 1
+}
+
+load() { # module...: one that is built in, or in the kernel already, needs nothing
+    for module in "$@"; do modprobe -q "$module"; done
+} >/dev/null 2>&1
+
+add_rxe() { # rxe0, of the network card by which the guest knows its node
+    route=$(ip route get "$VTORQUE_NODE_ADDRESS" 2>/dev/null) || die "no route to $VTORQUE_NODE_ADDRESS"
+    card=${route#* dev }
+    card=${card%% *}
+    [ -d "/sys/class/net/$card" ] || die "no network card towards $VTORQUE_NODE_ADDRESS"
+    [ ! -e "$CLASS/rxe0" ] || return 0
+    load rdma_rxe
+    command -v rdma >/dev/null 2>&1 || die "the image lacks the program rdma (package iproute2)"
+    words=$(rdma link add rxe0 type rxe netdev "$card" 2>&1) ||
+        die "the kernel of the image makes no device of $card, as without its module rdma_rxe: ${words:-no reason}"
+}
+
+await_port() { # a port that is active
+    tries=0
+    until grep -qs ACTIVE "$CLASS"/*/ports/*/state; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || die "no port of an RDMA device is active"
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+}
+
+open_devices() { # the guest is the job's alone; distributions do the same by a rule of udev
+    tries=0
+    until [ -c "$DEVICES/rdma_cm" ] && ls "$DEVICES"/uverbs* >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 50 ] || die "the kernel of the image gives programs no verbs (modules ib_uverbs and rdma_ucm)"
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+    chmod 0666 "$DEVICES/rdma_cm" "$DEVICES"/uverbs* || die "the user cannot be given $DEVICES"
+}
+
+read -r kind </etc/vtorque/rdma || die "which kind of device it is to be is not known"
+load ib_uverbs rdma_ucm
+case $kind in
+    rxe) add_rxe ;;
+    *) die "the kind $kind is not known" ;;
+esac
+await_port
+open_devices

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA by the guest's own kernel: nothing is the host's, and only guests that ask for it are different."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestFacts
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
+
+from ..conftest import Node
+
+
+def allow(node: Node, kind: str) -> None:
+    node.settings = dataclasses.replace(node.settings, rdma_kind=kind)
+
+
+def xml_of(node: Node) -> str:
+    [domain] = node.hypervisor.running.values()
+    return re.sub(r"<uuid>.*</uuid>|\bstart='\d+'|7[.]head[.]\d", "", domain.xml)
+
+
+def test_guest_has_the_device_by_its_seed_and_the_xml_of_one_without(node: Node) -> None:
+    node.present()
+    without = xml_of(node)
+    node.absent()
+    allow(node, "rxe")
+    [facts] = node.present(node.part(start=2, rdma="rxe"))
+    assert facts.devices == "vrdma:rxe"
+    assert [seed.rdma for seed in node.seeds] == ["", "rxe"]
+    assert xml_of(node) == without
+    assert leases.read_leases(node.settings) == ()
+    node.absent(2)
+    assert present_absent.left(node.settings) == ()
+
+
+@pytest.mark.parametrize(("kind", "has"), [("", "none"), ("sriov", "sriov")])
+def test_node_that_has_another_kind_refuses_the_start_and_makes_nothing(node: Node, kind: str, has: str) -> None:
+    allow(node, kind)
+    with pytest.raises(UserFault, match=rf"guests of cn1 have no rxe \(RDMA here: {has}\)"):
+        node.present(node.part(rdma="rxe"))
+    assert node.hypervisor.running == {}
+    assert present_absent.left(node.settings) == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "kind"),
+    [
+        (Policy(vrdma_enabled=True), "gn1", "rxe"),
+        (Policy(vrdma_enabled=True, vrdma_nodes="gn[0-9]+"), "GN1.site.org", "rxe"),
+        (Policy(vrdma_enabled=True, vrdma_nodes="gn[0-9]+"), "cn1", ""),
+        (Policy(), "gn1", ""),
+    ],
+)
+def test_node_has_the_kind_where_the_site_says_so(policy: Policy, node: str, kind: str) -> None:
+    assert settings_of(policy, node).rdma_kind == kind
+
+
+def test_answer_of_a_node_names_the_kind() -> None:
+    answer = {"rank": 0, "name": "vcn1-1", "mac": "52:54:00:01:02:03", "address": "10.0.0.1", "timings_s": {}}
+    answer |= {"vcpu_cores": "", "other_cores": "", "cells": "", "pages": ""}
+    for devices in ("vrdma:rxe", "0000:3b:00.0 unclot:64M vrdma:sriov:0000:3b:02.1"):
+        assert from_dict(GuestFacts, {**answer, "devices": devices}).devices == devices
+    with pytest.raises(FormError):
+        from_dict(GuestFacts, {**answer, "devices": "vrdma:other"})
