@@ -179,6 +179,17 @@ def test_disks_are_files_or_come_from_a_process_of_the_users() -> None:
             assert disk.find("source").get("pool") is None  # type: ignore[union-attr]
 
 
+def test_only_the_disk_that_goes_with_its_start_is_not_flushed() -> None:
+    """What a user has of their own keeps what their guest was promised of it."""
+    for changes in VARIANTS.values():
+        drivers = {
+            disk.find("target").get("dev"): disk.find("driver").get("cache")  # type: ignore[union-attr]
+            for disk in parse(render(**changes)).iter("disk")
+        }
+        assert drivers.pop("vda") == "unsafe"
+        assert set(drivers.values()) == {None}
+
+
 def test_the_channel_is_our_own_and_no_guest_agents() -> None:
     """Distributions bound what a guest agent of theirs may be asked for (Enterprise Linux: no guest-exec)."""
     names = [target.get("name") for target in parse(render()).iterfind("devices/channel/target")]
