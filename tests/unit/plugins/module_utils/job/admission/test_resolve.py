@@ -11,6 +11,7 @@ import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_saving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import numa, vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import resolve as policy_module
@@ -414,6 +415,14 @@ def test_default_region_that_its_own_raise_makes_too_large_is_refused(tmp_path: 
 RDMA = Policy(vrdma_enabled=True)
 VERBS = Offers((ImageFacts("hpc@1", "debian", rdma="yes"), ImageFacts("cloud@1", "debian", rdma="no"),
                 ImageFacts("old@1", "debian"), ImageFacts("osv@1", "osv")))  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "saved"), [("rxe", True), ("sriov", False)])
+def test_memory_of_a_guest_with_a_virtual_function_is_not_saved(kind: str, saved: bool) -> None:
+    site = dataclasses.replace(RDMA, vrdma_kind=kind)
+    found = resolve(parse([("img=hpc,vrdma=true", "command line")]), site, VERBS)
+    parts = policy_module.parts_in_the_way(found.values, found.origins, site, VERBS)
+    assert (guest_saving.PCI not in parts) == saved
 
 
 @pytest.mark.parametrize("image", ["hpc", "old"])
