@@ -99,7 +99,7 @@ def test_file_is_read_into_typed_values(tmp_path: pathlib.Path) -> None:
 
 def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> None:
     text = (
-        "vcpu_default: 3\nmac_prefix: 52:54:00\niocm_enabled: true\nvcpus_default: 2\nvcpus_default: 3\n"
+        "vcpu_default: 3\nmac_prefix: 52:54:00\nabort_on_error: no\nvcpus_default: 2\nvcpus_default: 3\n"
         "ram_default: 4X\ncustom_ip_mapping: true\nIMAGE_POOL: /x\nTIMEOUT: 3\nhypervisor_default: qemu\n"
         "regex_fe: '('\nprefix:\nbridge: [br0]\nname_server: ns.site.org\n"
     )
@@ -109,7 +109,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     expected = {
         ("vcpu_default", "line 1"): "did you mean vcpus_default?",
         ("mac_prefix", "line 2"): "in quotes",
-        ("iocm_enabled", "line 3"): "belongs to IOcm, which is not available yet",
+        ("abort_on_error", "line 3"): "belongs to spare nodes, which is not available yet",
         ("vcpus_default", "line 5"): "is given twice, in line 4 too",
         ("ram_default", "line 6"): "a number with K, M, G or T",
         ("custom_ip_mapping", "line 7"): "needs ip_to_mac_script",
