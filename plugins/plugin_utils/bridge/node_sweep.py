@@ -23,6 +23,7 @@ from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import delivery_queue, layout
 from ...module_utils.system.clock import Deadline
+from . import templates_ahead
 from .node_settings import LoadPolicy, settings_of
 
 VERSION = 1
@@ -121,6 +122,8 @@ def _swept(
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     retention.bound_logs(settings.state_dir)
     _mark_removed(settings, swept)
+    if problem := templates_ahead.look_ahead(policy, settings):
+        swept = _with(swept, problem)
     return swept
 
 
