@@ -37,7 +37,7 @@ MAY_STAY = re.compile(
             r"|refused|network_rules|(policy|qemu_user|virtiofsd)\.json)",
             r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|kernel\.json)",
             # templates of warm starts, which belong to no job
-            r"/var/lib/vtorque/warm(/[0-9a-f]{32}(/(record\.json|mem|disk\.qcow2|seed\.iso|used|failed))?)?",
+            r"/var/lib/vtorque/warm(/(wanted|failed)(/[^/]+)?|/[0-9a-f]{32}(/(record\.json|mem|disk\.qcow2|seed\.iso|used|failed))?)?",
             # the word that a start is over, for two days: whoever comes late makes nothing any more; and of who took it
             # away what that was, for whoever asks next (a lock that is held is told of below)
             f"/run/vtorque/(tombstones|locks)/{START}",

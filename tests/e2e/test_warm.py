@@ -17,7 +17,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import changed, image, sweep_all
+from .trouble import NODES, changed, image, sweep_all
 
 NODE = "cn1"
 PAIR = ("-l", f"nodes={NODE}:ppn=2", "-vm", "vms_per_node=2")
@@ -46,7 +46,8 @@ def warm(site: Site) -> t.Iterator[None]:
         with changed(site, ("fe", "cn1", "cn2"), warm_start=True, home_via="nfs"):
             yield
     finally:
-        site.root(NODE, f"rm -rf {WARM}")
+        for node in NODES:  # a maker that is at work ends by itself, and so does its guest
+            site.root(node, f"rm -rf {WARM}")
 
 
 def make(site: Site, name: str = "tiny") -> dict[str, t.Any]:
@@ -78,6 +79,23 @@ def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
         assert modes == "700 root\n600 root\n600 root\n"
         words = "a-canary-of-this-job|PRIVATE KEY-----.b3BlbnNzaC"
         assert site.root(NODE, f"grep -aclE '{words}' {WARM}/*/mem {WARM}/*/disk.qcow2 || :") == ""
+
+
+@pytest.mark.full
+def test_template_that_a_job_lacked_is_made_when_it_has_gone(site: Site) -> None:
+    with warm(site):
+        first = site.job("-l", f"nodes={NODE}", stdin="hostname\n")
+        assert starts(site, first.job_id) == ["no, because this node has no template of this shape"]
+        sweep_all(site)
+
+        def made() -> list[t.Any]:
+            listed = json.loads(site.root(NODE, "vmgr image warm list --json"))
+            return t.cast("list[t.Any]", listed["templates"])
+
+        site.wait_for("the template to be made", lambda: bool(made()), seen=made)
+        second = site.job("-l", f"nodes={NODE}", stdin="hostname\n")
+        assert (second.exit_status, second.out) == (0, "vcn1-1\n"), second.err
+        assert starts(site, second.job_id) == ["yes"]
 
 
 @pytest.mark.full

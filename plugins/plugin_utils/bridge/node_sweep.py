@@ -23,6 +23,7 @@ from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import delivery_queue, event_log, layout
 from ...module_utils.system.clock import Deadline
+from . import templates_ahead
 from .node_settings import LoadPolicy, settings_of
 
 VERSION = 1
@@ -123,6 +124,8 @@ def _swept(
     if policy.log_rotate:
         retention.bound_logs(settings.state_dir, settings.log.file)
     _mark_removed(settings, swept)
+    if problem := templates_ahead.look_ahead(policy, settings):
+        swept = _with(swept, problem)
     return swept
 
 

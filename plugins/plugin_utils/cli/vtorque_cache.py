@@ -18,6 +18,7 @@ from ...module_utils.node.cache.copy_queue import Want
 from ...module_utils.node.cache.locations import cache_of, limit_bytes
 from ...module_utils.node.pool import images
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.node.warm import wants
 from ...module_utils.state import event_log
 from ...module_utils.system import cgroup, process_limits
 from ...module_utils.system.clock import Deadline
@@ -85,6 +86,7 @@ def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
     cgroup.leave_all()
     process_limits.lower_priority(LAST)
     copy_worker.work_off(settings, _log)
+    wants.work_off(settings, _log)
     return 0
 
 
@@ -184,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
         description="The copies of the pool's images on this node.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="fill | list | get | verify | remove")
-    verbs.add_parser("fill", help="fetch and verify what is wanted; what the unit does").set_defaults(do=_fill)
+    verbs.add_parser("fill", help="fetch, verify and make what is wanted; what the unit does").set_defaults(do=_fill)
     listing_of = verbs.add_parser("list", help="what is here, what is on its way, what failed")
     add_json(listing_of)
     listing_of.set_defaults(do=_list)

@@ -22,7 +22,7 @@ from ...guest import first_order
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
 from ...storage import shares as sharing
-from ...warm import clone_xml, making, template
+from ...warm import clone_xml, making, template, wants
 from ...warm import start as warm_start
 from .guest_forms import Guest, domain_of
 
@@ -66,6 +66,10 @@ class WarmStarts:
             guest.template = template.find(key, self._settings)
         except (OSError, VTorqueError) as error:
             guest.warm = _no(str(error))
+            if isinstance(error, template.NoTemplate):
+                one = guest.spec
+                size = clone_xml.Size(one.vcpus, one.ram_mib, one.hypervisor, one.arch)
+                wants.want(self._settings, wants.TemplateWant(guest.image.name, size, one.fs_type))
             return False
         with disk_space.counted(self._settings, deadline) as taken:
             overlays.check_room(guest.image, guest.directory, taken)
