@@ -794,11 +794,14 @@ def orders_for_ip(card: str, lease: Lease) -> str:
     lines.append(
         f"address replace {lease.address}/{lease.prefix} broadcast + dev {card} valid_lft {life} preferred_lft {life}"
     )
+    own = ipaddress.IPv4Interface(f"{lease.address}/{lease.prefix}").network
     for network, router in lease.routes:
         if router == "0.0.0.0":  # noqa: S104 - no address to listen at: the network is on the link
             lines.append(f"route replace {network} dev {card} scope link")
         else:
-            lines.append(f"route replace {network} via {router} dev {card} onlink")
+            # a router that this network does not hold is reached all the same
+            beyond = "" if ipaddress.IPv4Address(router) in own else " onlink"
+            lines.append(f"route replace {network} via {router} dev {card}{beyond}")
     return "".join(f"{line}\n" for line in lines)
 
 
