@@ -160,7 +160,7 @@ test-security: prepare-test runtime images debian-image ## attacks of users, gue
 ifeq ($(BATCH),slurm)
 	@rm -f build/test/security-*.xml; failed=; \
 	$(PYTEST) -q -n $(LABS) --dist loadfile -m slurm --junitxml=build/test/security-slurm.xml tests/e2e/attacks \
-	tests/e2e/slurm/test_hostile.py $$($(PY) tests/tried.py names docs/security tests/e2e/test_) || failed=yes; \
+	tests/e2e/slurm/test_hostile.py tests/e2e/slurm/test_guests.py $$($(PY) tests/tried.py names docs/security tests/e2e/test_) || failed=yes; \
 	$(PY) tests/tried.py count attacks build/test/security-*.xml && [ -z "$$failed" ]
 else
 	@$(LAB) install

@@ -29,7 +29,7 @@ MAY_STAY = re.compile(
         (
             # directories of the product, empty
             r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|paused|shells|templates|tombstones)",
-            r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|log|records|slots|spool|topology)",
+            r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|interrupts|log|records|slots|spool|topology)",
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
             # copies of images, what the roles have noted, what nodes have
@@ -43,7 +43,7 @@ MAY_STAY = re.compile(
             f"/run/vtorque/(tombstones|locks)/{START}",
             # record, log and console outlive the job; so does the mark of a record that the front end has not got
             f"/var/lib/vtorque/records/{START}",
-            f"/var/lib/vtorque/records/{START}/(record|alone|superior|used|series)\\.json",
+            f"/var/lib/vtorque/records/{START}/(record|alone|superior|used|series|io-cores)\\.json",
             f"/var/lib/vtorque/records/{START}/samples\\.jsonl",
             f"/var/lib/vtorque/records/{START}/(vtorque|[^/]+\\.console)\\.log",
             f"/var/lib/vtorque/spool/{START}",

@@ -7,8 +7,12 @@
  * (modules/httpserver-api, modules/cloud-init, core/commands.cc; master of 2026).  `osv-stand-in USER-DATA`:
  *
  *   its cloud-init      hostname, files, and calls of the API, in the order of the file; of YAML it knows the lines
- *                       that templates/osv/user-data.j2 writes, and whatever else there is ends it
- *   its REST API        /os/version, /env/NAME, /app/ and /app/finished on port 8000; anything else is 404, as there
+ *                       that templates/osv/user-data.j2 writes, and gives up at whatever else there is
+ *   its REST API        /os/version, /os/cmdline, /env/NAME, /app/ and /app/finished on port 8000; anything else is 404
+ *   its root            with --rootfs=rofs what is in the second partition of the first disk, read by its own reader
+ *                       (fs/rofs, fs/devfs/device.cc): read-only, and mounted as its /etc/fstab says; then nothing of
+ *                       this program's own Linux is there
+ *   its command line    options, then what is run: with --verbose the kernel reports a program's status
  *
  * A program is a shared object whose main is called.  Each has a process of its own here and a thread there; so one
  * that calls exit() powers the guest off, as OSv does.
@@ -18,9 +22,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -30,6 +37,8 @@
 enum { PORT = 8000, MOST = 1 << 16, WORDS = 256, PROGRAMS = 64 };
 
 struct program { pid_t pid; int returned; };
+static char command_line[4096];
+static int verbose;
 static struct program programs[PROGRAMS];
 static int count_of_programs;
 
@@ -56,6 +65,166 @@ static void succeed(struct answer *answer, const char *text)
             answer->text[at++] = c;
     }
     strcpy(answer->text + at, "\"");
+}
+
+/* ---- the root ---- */
+
+static void power_off(const char *why, const char *what)
+{
+    printf("%s %s. Powering off.\n", why, what);
+    fflush(NULL);
+    reboot(RB_POWER_OFF);
+}
+
+static unsigned long long number(const unsigned char *from, int size)
+{
+    unsigned long long value = 0;
+    while (size--)
+        value = value << 8 | from[size];
+    return value;
+}
+
+struct rofs { int fd; off_t begin; unsigned long long entries, links, inodes; const unsigned char **entry, **link, *inode; };
+
+static void read_disk(struct rofs *fs, void *to, size_t size, off_t at)
+{
+    if (pread(fs->fd, to, size, at) != (ssize_t)size)
+        power_off("Could not read the disk:", strerror(errno));
+}
+
+static void copy_file(struct rofs *fs, int target, unsigned long long block, unsigned long long size)
+{
+    static char piece[1 << 16];
+    off_t at = fs->begin + 512 * block;
+    while (size) {
+        size_t count = size < sizeof piece ? size : sizeof piece;
+        read_disk(fs, piece, count, at);
+        if (write(target, piece, count) != (ssize_t)count)
+            power_off("Could not hold the root:", strerror(errno));
+        at += count;
+        size -= count;
+    }
+}
+
+static void place(struct rofs *fs, const char *path, unsigned long long inode)
+{
+    const unsigned char *row = fs->inode + 32 * (inode - 1);
+    unsigned long long mode = number(row, 8), offset = number(row + 16, 8), count = number(row + 24, 8);
+    char below[4352], target[4096];
+    if (inode < 1 || inode > fs->inodes || number(row + 8, 8) != inode)
+        power_off("A broken inode of", path);
+    if (mode == 0x4000) {
+        if (*path && mkdir(path, 0755) != 0 && errno != EEXIST)
+            power_off("Could not make", path);
+        for (unsigned long long i = offset; i < offset + count && i < fs->entries; i++) {
+            int length = number(fs->entry[i] + 8, 2);
+            snprintf(below, sizeof below, "%s/%.*s", path, length, fs->entry[i] + 10);
+            place(fs, below, number(fs->entry[i], 8));
+        }
+    } else if (mode == 0x8000) {
+        int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+        if (file < 0)
+            power_off("Could not make", path);
+        copy_file(fs, file, offset, count);
+        close(file);
+    } else if (mode == 0xA000 && offset < fs->links) {
+        snprintf(target, sizeof target, "%.*s", (int)number(fs->link[offset], 2), fs->link[offset] + 2);
+        if (symlink(target, path) != 0)
+            power_off("Could not link", path);
+    } else
+        power_off("An inode of no kind:", path);
+}
+
+/* What mount_rootfs("/dev/vblk0.1", "rofs") finds; it becomes the root. */
+static void mount_rofs(const char *disk)
+{
+    unsigned char head[512], super[64], *tables;
+    struct rofs fs = {.fd = open(disk, O_RDONLY | O_CLOEXEC)};
+    read_disk(&fs, head, sizeof head, 0);
+    const unsigned char *row = head + 446 + 16;
+    if (head[510] != 0x55 || head[511] != 0xaa || !row[4] || !row[2])
+        power_off("No partition 1 on", disk);
+    fs.begin = 512 * number(row + 8, 4);
+    read_disk(&fs, super, sizeof super, fs.begin);
+    if (number(super, 8) != 0xDEADBEAD || number(super + 8, 8) != 1 || number(super + 16, 8) != 512)
+        power_off("Could not mount rofs root filesystem of", disk);
+    size_t size = 512 * number(super + 32, 8);
+    fs.entries = number(super + 40, 8), fs.links = number(super + 48, 8), fs.inodes = number(super + 56, 8);
+    tables = malloc(size + 1);
+    fs.entry = calloc(fs.entries + 1, sizeof *fs.entry), fs.link = calloc(fs.links + 1, sizeof *fs.link);
+    if (!tables || !fs.entry || !fs.link)
+        power_off("No memory for the tables of", disk);
+    read_disk(&fs, tables, size, fs.begin + 512 * number(super + 24, 8));
+    unsigned char *at = tables;
+    for (unsigned long long i = 0; i < fs.entries; i++, at += 10 + number(at + 8, 2))
+        fs.entry[i] = at;
+    for (unsigned long long i = 0; i < fs.links; i++, at += 2 + number(at, 2))
+        fs.link[i] = at;
+    fs.inode = at;
+    if (at + 32 * fs.inodes > tables + size)
+        power_off("Tables that are cut off on", disk);
+    mkdir("/rofs", 0755);
+    if (mount("rofs", "/rofs", "tmpfs", 0, "size=90%") != 0)
+        power_off("Could not hold the root:", strerror(errno));
+    place(&fs, "/rofs", 1);
+    close(fs.fd);
+    free(tables), free(fs.entry), free(fs.link);
+    if (mount(NULL, "/rofs", NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0 || chroot("/rofs") != 0 || chdir("/") != 0)
+        power_off("Could not change the root:", strerror(errno));
+    printf("VFS: mounting rofs at /rofs\n");
+}
+
+/* As pivot_rootfs does: what cannot be mounted is said, and no more. */
+static void mount_fstab(void)
+{
+    char line[4096], what[256], where[2048], kind[64];
+    FILE *file = fopen("/etc/fstab", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *here;
+        if (sscanf(line, "%255s %2047s %63s", what, where, kind) != 3 || strcmp(where, "/") == 0)
+            continue;
+        here = strcmp(kind, "devfs") == 0 ? "devtmpfs" : strcmp(kind, "procfs") == 0 ? "proc" :
+               strcmp(kind, "sysfs") == 0 ? "sysfs" : strcmp(kind, "ramfs") == 0 ? "tmpfs" : kind;
+        if (mount("none", where, here, 0, NULL) != 0)
+            printf("failed to mount %s, error = %s\n", kind, strerror(errno));
+    }
+    if (file)
+        fclose(file);
+}
+
+/* Options first, a backslash before a blank that does not end one; then what is run. */
+static int boot(void)
+{
+    char *at = command_line, word[4096];
+    int rofs = 0;
+    FILE *file = fopen("/proc/cmdline", "r");
+    if (!file || !fgets(command_line, sizeof command_line, file))
+        power_off("No command line:", strerror(errno));
+    fclose(file);
+    command_line[strcspn(command_line, "\n")] = 0;
+    /* those of the Linux that stands in are before the first of OSv's */
+    if (!(at = strstr(command_line, "--rootfs=rofs")))
+        return 0;
+    memmove(command_line, at, strlen(at) + 1);
+    for (at = command_line; *at == '-';) {
+        char *to = word;
+        while (*at && *at != ' ')
+            at += *at == '\\' && at[1], *to++ = *at++;
+        *to = 0;
+        while (*at == ' ')
+            at++;
+        rofs |= strcmp(word, "--rootfs=rofs") == 0;
+        verbose |= strcmp(word, "--verbose") == 0;
+        if (strncmp(word, "--env=", 6) == 0)
+            putenv(strdup(word + 6));
+    }
+    if (rofs)
+        mount_rofs("/dev/vda"), mount_fstab();
+    snprintf(word, sizeof word, "%s", at);
+    word[strcspn(word, " ")] = 0;
+    if (access(word, R_OK) != 0)
+        power_off("Failed to load object:", word);
+    return 1;
 }
 
 /* ---- programs ---- */
@@ -111,15 +280,16 @@ static void start(const char *line, struct answer *answer)
                 close(fd);
         void *object = dlopen(argv[0], RTLD_NOW | RTLD_GLOBAL);
         int (*entry)(int, char **) = object ? (int (*)(int, char **))dlsym(object, "main") : NULL;
-        if (entry)
-            entry(count, argv);
+        int status = entry ? entry(count, argv) : 0;
         fflush(NULL);
+        if (verbose && status)
+            printf("program %s returned %d\n", argv[0], status), fflush(NULL);
         if (write(way[1], "r", 1) != 1)
             _exit(1);
         _exit(0);
     }
     close(way[1]);
-    programs[count_of_programs++] = (struct program){pid, way[0]};
+    programs[count_of_programs++] = (struct program){.pid = pid, .returned = way[0]};
     snprintf(thread, sizeof thread, "%d", pid);
     succeed(answer, thread);
 }
@@ -187,6 +357,8 @@ static void handle(const char *method, char *path, const char *query, struct ans
     int get = strcmp(method, "GET") == 0;
     if (get && strcmp(path, "/os/version") == 0)
         succeed(answer, "v0.57.0-stand-in");
+    else if (get && strcmp(path, "/os/cmdline") == 0)
+        succeed(answer, command_line);
     else if (strcmp(method, "PUT") == 0 && strcmp(path, "/app") == 0) {
         if (parameter(query, "command", value))
             start(value, answer);
@@ -249,10 +421,13 @@ static void converse(int peer)
 
 /* ---- cloud-init ---- */
 
+/* It throws then: what it has done stays, and so does the API, which is another program (main.cc). */
+static jmp_buf given_up;
+
 static void broken(const char *line)
 {
     printf("cloud-init failed: %s\n", line);
-    exit(1);
+    longjmp(given_up, 1);
 }
 
 /* A scalar of JSON: quotes, and the escapes that its writer uses for text of ASCII. */
@@ -298,13 +473,10 @@ static void call(const char *method, char *path, const char *name, const char *v
         broken(answer.text);
 }
 
-static void configure(const char *name)
+static void configure(FILE *file)
 {
     static char line[MOST], one[MOST], two[MOST], path[MOST];
     char part[32] = "", method[16] = "", key[32];
-    FILE *file = fopen(name, "r");
-    if (!file)
-        broken(name);
     while (fgets(line, sizeof line, file)) {
         int at = 0;
         char *rest;
@@ -329,7 +501,17 @@ static void configure(const char *name)
         } else
             broken(line);
     }
-    fclose(file);
+}
+
+static void run_cloud_init(FILE *seed, int composed)
+{
+    if (composed && (access("/init/00-cmdline", R_OK) != 0 || access("/usr/mgmt/cloud-init.so", R_OK) != 0 ||
+                     access("/usr/bin/iso-read.so", R_OK) != 0))
+        printf("no cloud-init in the image\n");
+    else if (!seed)
+        printf("cloud-init failed: no seed\n");
+    else if (setjmp(given_up) == 0)
+        configure(seed);
 }
 
 int main(int argc, char **argv)
@@ -342,7 +524,8 @@ int main(int argc, char **argv)
         perror("osv-stand-in");
         return 1;
     }
-    configure(argv[1]);
+    FILE *seed = fopen(argv[1], "r");
+    run_cloud_init(seed, boot());
     printf("Rest API server running on port %d\n", ntohs(here.sin_port));
     for (;;) {
         struct timeval tick = {.tv_sec = 1};

@@ -159,6 +159,8 @@ set -- -r $ssh/host_key
 # shellcheck disable=SC3045
 for limit in c d f i l m q s t u v; do ulimit -H -$limit unlimited; done
 # shellcheck disable=SC3045
+[ ! -e /etc/vtorque/rdma ] || ulimit -S -l unlimited
+# shellcheck disable=SC3045
 ulimit -H -n "$(cat /proc/sys/fs/nr_open)"
 syslogd -O /var/log/dropbear
 # by itself it takes five logins at once from an address, and no setting says otherwise: so it is called for each.  Who

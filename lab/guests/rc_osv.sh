@@ -21,6 +21,8 @@ done </lib/modules/order
 ip link set lo up
 ip link set eth0 up
 udhcpc -i eth0 -s /etc/udhcpc -t 40 -T 1 -n >/dev/null 2>&1 || exec echo "OSv stand-in: no address"
+# as OSv's kernel prints it
+ip -4 -o addr show dev eth0 | sed 's/^.* inet \([0-9.]*\).*$/eth0: \1/'
 
 # OSv takes the first disk on which there is a /user-data, whatever its label says
 mkdir -p /mnt/seed

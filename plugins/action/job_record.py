@@ -130,6 +130,7 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
         "ram_mib": spec.ram_mib,
         "seconds": facts.timings_s,
         **({"vcpu_cores": facts.vcpu_cores, "other_cores": facts.other_cores} if facts.vcpu_cores else {}),
+        **({"io_least": facts.io_least} if facts.io_least else {}),
         **({"cells": facts.cells} if facts.cells else {}),
         **({"pages": facts.pages} if facts.pages else {}),
         **({"warm": facts.warm} if facts.warm else {}),

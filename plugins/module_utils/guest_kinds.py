@@ -33,6 +33,8 @@ OSV = GuestKind("osv", "osv", ("user-data",), "osv/domain.xml.j2", False)
 """OSv reads nothing but `/user-data` of a NoCloud disk (its modules/cloud-init/main.cc)."""
 OSV_LAUNCHER = "/usr/lib/vtorque-launcher.so"
 """Where an image of OSv has our program (`templates/osv/launcher.c`)."""
+OSV_BASE = "osvbase"
+"""The distribution of a base: what images of OSv are composed on (`node/compose/base.py`), and no job runs in."""
 KINDS = {kind.name: kind for kind in (SLG, OSV)}
 DISTROS = ("debian", "ubuntu", "redhat", "centos", "rocky", "alma", OSV.name)
 """The families of images: a request asks for one, and a record of the pool names one."""
@@ -41,4 +43,4 @@ DISTROS = ("debian", "ubuntu", "redhat", "centos", "rocky", "alma", OSV.name)
 @leaves_nothing
 def kind_of(distro: str) -> GuestKind:
     """The kind of a distribution's guests."""
-    return OSV if distro == OSV.name else SLG
+    return OSV if distro in (OSV.name, OSV_BASE) else SLG

@@ -31,7 +31,15 @@ SPECIAL = {"\\": "\\\\", '"': '\\"'}
 
 
 class OsvFault(VTorqueError):
-    """The API did not do what it was asked."""
+    """The API did not do what it was asked.
+
+    Attributes:
+        status: of its answer; 0: there was none, or none that can be read.
+    """
+
+    def __init__(self, what: str, why: str = "", hint: str = "", *, status: int = 0) -> None:
+        super().__init__(what, why, hint)
+        self.status = status
 
 
 class Rest:
@@ -51,6 +59,10 @@ class Rest:
     def version(self) -> str:
         """OSv's version."""
         return self._text("GET", "/os/version")
+
+    def command_line(self) -> str:
+        """The kernel's command line."""
+        return self._text("GET", "/os/cmdline")
 
     def variable(self, name: str) -> str | None:
         """A variable of the environment; None: it is not set."""
@@ -83,7 +95,7 @@ class Rest:
         what = f"{what[:SHOWN]} at {self.address}"
         text = body.decode("utf-8", "replace")
         if status != 200:
-            raise OsvFault(what, f"status {status}: {text[:SHOWN]!a}")
+            raise OsvFault(what, f"status {status}: {text[:SHOWN]!a}", status=status)
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):

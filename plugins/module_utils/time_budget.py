@@ -40,6 +40,14 @@ SYSLOG_S = 0.5
 """Bounds: the line for the administrator in the system log.
 Waits: the hook.
 Why: a datagram of this host; a daemon that hangs must not have the hook killed after its verdict."""
+LOG_PROGRAM_S = 10.0
+"""Bounds: the site's program that is called for a line of the log (`log_program`).
+Waits: nobody.
+Why: it passes a line on; it has a session of its own, and outlives the hook that called it."""
+LOG_PROGRAM_GRACE_S = 2.0
+"""Bounds: how long that program may still be at work after it was asked to end.
+Waits: nobody.
+Why: it is killed then."""
 HOOK_WRITING_S = 1.0
 """Bounds: what a hook still writes after the last program that it ran.
 Waits: the hook.

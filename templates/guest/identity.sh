@@ -231,6 +231,8 @@ allow_limits() { # what the node's job may have, its shell in the guest must be 
         for limit in core data fsize memlock rss stack cpu nproc as sigpending msgqueue; do
             echo ":$VTORQUE_UID hard $limit unlimited"
         done
+        # verbs lock what they register, also in programs that other guests start by ssh
+        [ ! -e /etc/vtorque/rdma ] || echo ":$VTORQUE_UID soft memlock unlimited"
         # more than that the kernel refuses, and pam_limits then the login
         echo ":$VTORQUE_UID hard nofile $(cat /proc/sys/fs/nr_open)"
     } >/etc/security/limits.d/vtorque.conf

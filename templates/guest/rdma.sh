@@ -34,6 +34,18 @@ add_rxe() { # rxe0, of the network card by which the guest knows its node
         die "the kernel of the image makes no device of $card, as without its module rdma_rxe: ${words:-no reason}"
 }
 
+find_function() { # the device of a card's virtual function, which the kernel's own driver makes; and its network card is up
+    tries=0
+    until ls -d "$CLASS"/* >/dev/null 2>&1; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 150 ] || die "the kernel of the image has no driver that makes an RDMA device of the card's function"
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+    for card in "$CLASS"/*/device/net/*; do
+        [ ! -d "$card" ] || ip link set dev "${card##*/}" up || die "its network card ${card##*/} does not come up"
+    done
+}
+
 await_port() { # a port that is active
     tries=0
     until grep -qs ACTIVE "$CLASS"/*/ports/*/state; do
@@ -57,6 +69,7 @@ read -r kind </etc/vtorque/rdma || die "which kind of device it is to be is not 
 load ib_uverbs rdma_ucm
 case $kind in
     rxe) add_rxe ;;
+    sriov) find_function ;;
     *) die "the kind $kind is not known" ;;
 esac
 await_port

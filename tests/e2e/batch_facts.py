@@ -65,6 +65,7 @@ class Batch:
         users_scripts: users may have scripts of their own around a job (`vm_prologue`, `vm_epilogue`).
         hook_lost: its prologue was killed: "ended" is the job without having run; "held", and the node takes no more.
         unknown: the id of a job that nobody has submitted.
+        stays_lost: has a job that runs wait when its node is lost, the job behind it; (): for two minutes it does.
         over_bridge: its daemons speak over the bridge of guests, the one network of a lab's node: without it a node is
             lost.
         reports_in: of `Site.facts`, the file where an owner reads why a job did not run.
@@ -119,6 +120,7 @@ class Batch:
     users_scripts: bool
     hook_lost: str
     unknown: str
+    stays_lost: tuple[str, ...]
     over_bridge: bool
     reports_in: str
     record: str
@@ -160,7 +162,7 @@ TORQUE = Batch(
     session=("vsub", "-I"), ready="ready", session_id=r"\bjob (\S+\.fe)\b", session_over="qsub: job {} completed",
     session_tells=False,
     cancelled=256 + 15, cancelled_early=256 + 15, guests=2, users_scripts=True, hook_lost="ended",
-    unknown="99999.fe", over_bridge=False, reports_in="Error_Path", record="{}",
+    unknown="99999.fe", stays_lost=("qhold", "-h", "u"), over_bridge=False, reports_in="Error_Path", record="{}",
 )  # fmt: skip
 SLURM = Batch(
     name="slurm", vm="vsbatch", bare="sbatch", apart=("-o", "slurm-%j.out", "-e", "slurm-%j.err"), joined=(),
@@ -182,7 +184,7 @@ SLURM = Batch(
     session_id="job allocation ([0-9]+)", session_over="Job allocation {} has been revoked",
     session_tells=True,
     cancelled=128 + 15, cancelled_early=0, guests=1, users_scripts=False, hook_lost="held",
-    unknown="99999", over_bridge=True, reports_in="Output_Path", record="{}.lab",
+    unknown="99999", stays_lost=(), over_bridge=True, reports_in="Output_Path", record="{}.lab",
 )  # fmt: skip
 BATCHES: t.Mapping[str, Batch] = types.MappingProxyType({one.name: one for one in (TORQUE, SLURM)})
 

@@ -99,7 +99,8 @@ class OnSlurm(Site):
         found = {}
         for line in self.root("fe", "sinfo -h -N -p batch -o '%N|%T|%E'").splitlines():
             name, state, note = line.split("|", 2)
-            ours = SLURM_NODES.get(state, "down" if state.endswith("*") else state)
+            # one that does not answer (idle*) is not given up yet
+            ours = SLURM_NODES.get(state, "down" if state.startswith("down") else state)
             found[name] = Node(frozenset({ours}), "" if note == "none" else note)
         return found
 

@@ -73,6 +73,7 @@ def clock_s(site: Site, node: str) -> float:
     return float(said[0]) - float(said[1])
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("hours_s", [HOURS_S, -HOURS_S], ids=["forward", "backward"])
 def test_clock_that_is_set_under_a_job(site: Site, other_clock_so: bytes, hours_s: int) -> None:

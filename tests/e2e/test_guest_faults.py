@@ -16,7 +16,7 @@ NEVER_UP = {
     "panic": "Kernel panic",
     "off": "ended before it was ready",
     "restart": "ended before it was ready",
-    "mute": "was not ready within 20 s",
+    "mute": "was not ready within 45 s",
     "garbage": "kernel",
 }
 """Images that do not come up, and what is told of them."""
@@ -31,7 +31,7 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
             place = stack.enter_context(trouble.image(name, fault=name))
             if name == "garbage":
                 trouble.replace(place / "vmlinuz", b"garbage" * 1000)
-        stack.enter_context(trouble.changed(site, timeout=20, node_fault_retries=1))
+        stack.enter_context(trouble.changed(site, timeout=45, node_fault_retries=1))
         jobs = {name: site.submit("-vm", f"img={name}", stdin="echo RAN\n") for name in NEVER_UP}
         for name, words in NEVER_UP.items():
             assert trouble.check_held(site, jobs[name], words)["start_count"] == "1"

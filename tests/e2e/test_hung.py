@@ -105,6 +105,7 @@ def test_file_server_of_the_pool_hangs_for_a_while(site: Site) -> None:
     assert site.facts(job_id)["start_count"] == "1"
 
 
+@pytest.mark.both
 @pytest.mark.full
 @pytest.mark.parametrize("node", trouble.NODES, ids=["mother superior", "sister"])
 def test_file_server_of_the_pool_hangs(site: Site, node: str) -> None:

@@ -5,15 +5,113 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import pathlib
+import platform
 import re
+import tarfile
+import typing as t
 
 import pytest
+
+from lab.guests import osv
 
 from .conftest import Site
 from .trouble import drop, end_by_term
 
 PROGRAM = "/usr/lib/osv-program.so"
 OSV = ("-vm", "img=tiny-osv")
+PLACE = "/srv/osv-packages"
+BASES = {"tiny-osv-base": True, "tiny-osv-bare": False}
+"""By their names: has it the launcher?"""
+REAL = os.environ.get("VTORQUE_OSV_BASE", "")
+"""A base of a real OSv: its kernel, or a directory as `vmgr image add --osv-base` takes it.  Then it has its tests."""
+REAL_KERNEL = pathlib.Path(REAL) if pathlib.Path(REAL).is_file() else pathlib.Path(REAL) / "loader-stripped.elf"
+OF_TINY = "$(ls -d /opt/vm-images/tiny-osv@* | sort -V | tail -n 1)"
+
+
+@pytest.fixture(scope="module")
+def bases(site: Site, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[None]:
+    """Bases of the stand-in, added as an administrator adds them, and the package of a user's program."""
+    compiled = tmp_path_factory.mktemp("osv") / "compiled"
+    osv.compile_all(compiled)
+    description = {"name": "program", "title": "For tests", "author": "vTorque", "require": ["greeting >= 1.2"]}
+    files = {
+        "program/meta/package.yaml": json.dumps(description).encode(),
+        "program/usr/bin/program": (compiled / "osv-program.so").read_bytes(),
+        "program/empty": b"",
+    }
+    for name, has_launcher in BASES.items():
+        files |= {f"{name}/{path}": content for path, content in base_files(compiled, has_launcher).items()}
+    done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
+    assert done.returncode == 0, done.stderr
+    for name in BASES:
+        site.root(
+            "fe",
+            f"cd {OF_TINY} && vmgr image add {name} --osv-base {PLACE}/{name} --kernel vmlinuz --initrd initrd "
+            f"--arch {platform.machine()} --cmdline 'console=ttyS0 quiet cryptomgr.notests --rootfs=rofs'",
+        )
+    yield
+    names = " ".join((*BASES, "composed-1", "composed-0"))
+    site.root("fe", f"rm -rf {PLACE}; for image in {names}; do vmgr image delete $image --all --force; done || true")
+
+
+def base_files(compiled: pathlib.Path, has_launcher: bool) -> dict[str, bytes]:
+    """What an export of OSv's build has; the stand-in's own is all that is run of it."""
+    here = {"usr/lib/vtorque-launcher.so": (compiled / "vtorque-launcher.so").read_bytes()} if has_launcher else {}
+    names = ("libhttpserver-api.so", "usr/mgmt/cloud-init.so", "usr/bin/iso-read.so", "init/00-cmdline")
+    root = {**dict.fromkeys(names, b"of the stand-in"), **here}
+    package = {"meta/package.yaml": b"{name: greeting, title: G, author: A, version: 1.10}", "etc/greeting": b"hello\n"}
+    return {
+        **{f"root/{path}": content for path, content in root.items()},
+        **{f"packages/greeting/{path}": content for path, content in package.items()},
+    }
+
+
+def packed(files: t.Mapping[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for path, content in files.items():
+            info = tarfile.TarInfo(path)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def composed(site: Site, base: str) -> str:
+    """The name of an image of the program on this base."""
+    name = f"composed-{int(BASES[base])}"
+    output = site.root("fe", f"vmgr image compose {name} --package {PLACE}/program --base {base} --set KIND=new --json")
+    found = json.loads(output)
+    assert [one["name"] for one in found["packages"]] == ["greeting", "program"]
+    assert found["launcher"] == BASES[base]
+    return name
+
+
+@pytest.mark.parametrize(
+    "base", [pytest.param(base, marks=() if has_launcher else pytest.mark.full) for base, has_launcher in BASES.items()]
+)
+def test_job_in_a_composed_image_has_its_files_environment_and_status(site: Site, bases: None, base: str) -> None:
+    """The stand-in has nothing but what its own reader finds on the disk; without the launcher its kernel reports."""
+    name = composed(site, base)
+    line = "/usr/bin/program file=/etc/greeting file=/empty variable=KIND variable=PBS_JOBID file=PBS_NODEFILE return="
+    ended = site.job("-vm", f"img={name}", stdin=f"{line}7\n")
+    assert (ended.exit_status, ended.err) == (7, "")
+    lines = ended.out.splitlines()
+    assert lines[:3] == ["hello", "new", ended.job_id]
+    assert re.fullmatch(r"vcn[12]-[0-9]+", lines[3].partition(".")[0])
+    assert len(lines) == 4
+    good = site.job("-vm", f"img={name}", stdin="/usr/bin/program say=done\n")
+    assert (good.exit_status, good.out, good.err) == (0, "done\n", "")
+
+
+@pytest.mark.full
+def test_base_is_no_image_of_a_job(site: Site, bases: None) -> None:
+    done = site.vsub("-vm", "img=tiny-osv-base", stdin="/usr/bin/program\n")
+    assert done.returncode != 0
+    assert "no job runs in it" in done.stderr
 
 
 def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Site) -> None:
@@ -113,3 +211,65 @@ def test_what_osv_cannot_have_is_refused_at_submission(site: Site) -> None:
     interactive = site.vsub(*OSV, "-I")
     assert interactive.returncode != 0
     assert "OSv has no shell and no terminal" in interactive.stderr
+
+
+if REAL:
+
+    def test_composed_disk_boots_a_real_osv_at_once(site: Site, tmp_path: pathlib.Path) -> None:
+        """Output, environment and status of an unmodified program, by the kernel's own console."""
+        compiled = tmp_path / "compiled"
+        osv.compile_all(compiled)
+        run = {"runtime": "native", "main": "/usr/bin/program say=hello variable=KIND file=/etc/greeting return=7"}
+        files = {
+            "program/meta/package.yaml": b"{name: program, title: T, author: A}",
+            "program/meta/run.yaml": json.dumps(run).encode(),
+            "program/usr/bin/program": (compiled / "osv-program.so").read_bytes(),
+            "program/etc/greeting": b"from the disk\n",
+            "kernel/loader-stripped.elf": REAL_KERNEL.read_bytes(),
+        }
+        done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
+        assert done.returncode == 0, done.stderr
+        site.root("fe", f"vmgr image add real-kernel --osv-base {PLACE}/kernel")
+        try:
+            composing = f"vmgr image compose program --package {PLACE}/program --base real-kernel --set KIND=new"
+            found = json.loads(site.root("fe", f"{composing} --output {PLACE}/disk.img --json"))
+            qemu = (
+                f"qemu-system-{platform.machine()} -m 128 -cpu max -display none -serial stdio -monitor none -nic none "
+                f"-no-reboot -kernel {PLACE}/kernel/loader-stripped.elf -append '{found['cmdline']}' "
+                f"-drive file={PLACE}/disk.img,if=none,id=disk,format=raw,snapshot=on -device virtio-blk-pci,drive=disk"
+            )
+            done = site.on("fe", "bash", "-c", f"TIMEFORMAT='%U %S'; time timeout 60 {qemu} </dev/null")
+        finally:
+            site.root("fe", f"vmgr image delete real-kernel --all --force; rm -rf {PLACE}")
+        lines = done.stdout.replace("\r", "").splitlines()
+        begin = lines.index("hello")
+        assert lines[begin : begin + 4] == ["hello", "new", "from the disk", "program /usr/bin/program returned 7"]
+        assert sum(map(float, done.stderr.split()[-2:])) < 2, "seconds of a processor, from qemu's start to its end"
+
+
+if REAL and (pathlib.Path(REAL) / "root/libhttpserver-api.so").exists():
+
+    @pytest.mark.parametrize("has_launcher", [True, False])
+    def test_job_runs_in_an_image_that_is_composed_on_a_real_osv(
+        site: Site, tmp_path: pathlib.Path, has_launcher: bool
+    ) -> None:
+        compiled = tmp_path / "compiled"
+        osv.compile_all(compiled)
+        launcher = (
+            {"usr/lib/vtorque-launcher.so": (compiled / "vtorque-launcher.so").read_bytes()} if has_launcher else {}
+        )
+        package = {"usr/bin/program": (compiled / "osv-program.so").read_bytes(), **launcher}
+        package["meta/package.yaml"] = b"{name: program, title: T, author: A}"
+        files = {f"program/{path}": content for path, content in package.items()}
+        done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
+        assert done.returncode == 0, done.stderr
+        site.root("fe", f"vmgr image add real-osv --osv-base {REAL}")
+        try:
+            site.root("fe", f"vmgr image compose real-program --package {PLACE}/program --base real-osv")
+            line = "/usr/bin/program variable=PBS_JOBID return=7\n"
+            ended = site.job("-vm", "img=real-program,ram=512M", stdin=line)
+        finally:
+            images = "for image in real-osv real-program; do vmgr image delete $image --all --force; done || true"
+            site.root("fe", f"{images}; rm -rf {PLACE}")
+        assert (ended.exit_status, ended.err) == (7, "")
+        assert ended.job_id in ended.out.splitlines()

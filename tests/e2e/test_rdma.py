@@ -26,6 +26,7 @@ shows
 stat -c '%a %n' /dev/infiniband/rdma_cm /dev/infiniband/uverbs0
 ulimit -l
 peer=$(sort -u "$PBS_NODEFILE" | grep -vxF "$(hostname)")
+ssh "$peer" 'ulimit -l'
 here=$(hostname)
 gid='for n in 0 1 2 3; do case $(cat /sys/class/infiniband/rxe0/ports/1/gids/$n) in *ffff:*) echo $n ;; esac; done'
 index=$(eval "$gid")
@@ -54,7 +55,7 @@ def test_guests_of_two_nodes_reach_each_other_by_verbs(site: Site, image: str) -
     assert (ended.exit_status, ended.err) == (0, ""), ended
     devices, state, layer, *more = ended.out.splitlines()
     assert (devices, state, layer) == ("1", "PORT_ACTIVE (4)", "Ethernet")
-    assert more[:3] == ["666 /dev/infiniband/rdma_cm", "666 /dev/infiniband/uverbs0", "unlimited"]
+    assert more[:4] == ["666 /dev/infiniband/rdma_cm", "666 /dev/infiniband/uverbs0", "unlimited", "unlimited"]
     assert "50 iters in " in ended.out
     assert ended.out.splitlines()[-1] == "the peer agrees"
     record = json.loads(site.root(ended.node, f"/opt/vtorque/bin/vmgr job show {ended.job_id} --json"))

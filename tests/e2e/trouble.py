@@ -97,7 +97,7 @@ def check_queued_again(site: Site, job_id: str) -> dict[str, str]:
         facts = site.facts(job_id)
         seen[:] = [(facts.get("job_state"), facts.get("start_count"))]
         # Slurm starts nothing at once: a job that waits may have had no start yet
-        return facts if seen[0][0] in ("Q", "H", "C") and seen[0][1] != "0" else None
+        return facts if seen[0][0] in ("Q", "H", "C") and seen[0][1] not in (None, "0") else None
 
     facts: dict[str, str] = site.wait_for("the end of the first start", started_once, seen=lambda: seen)
     assert (facts["job_state"], facts["start_count"]) == ("Q", "1")

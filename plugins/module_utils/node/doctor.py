@@ -26,7 +26,7 @@ from . import sweep
 from .bare import sshd
 from .cache import copy_queue, locations
 from .devices import host_devices, shared_region
-from .health import causes
+from .health import causes, log_places
 from .network import reachable
 from .placement import hugepages
 from .placement.ledger import page_name
@@ -50,7 +50,9 @@ SAID = 5
 VHOST_NET = pathlib.Path("/dev/vhost-net")
 PROC = pathlib.Path("/proc")
 MOVERS = ("numad",)
-"""Daemons that place processes on cores by themselves; irqbalance moves interrupts and no threads."""
+"""Daemons that place processes on cores by themselves."""
+IRQ_MOVER = "irqbalance"
+"""It moves interrupts and no threads: for as long as a job has cores for virtual I/O, against its worker."""
 ANYBODY = "nobody"
 """A user of whom sshd's settings are asked."""
 SSHD_S = 8.0
@@ -83,6 +85,7 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
         "sharing": look_at_sharing,
         "bare": look_at_bare,
         "spool": look_at_spool,
+        "log": log_places.check_log,
     }
     return {name: functools.partial(look, settings) for name, look in looks.items()}
 
@@ -116,13 +119,15 @@ def check_vhost_net(settings: NodeSettings, device: pathlib.Path = VHOST_NET) ->
     if device.exists():
         return Finding("vhost-net")
     problem = f"{device} is missing: the main thread of qemu copies each packet of a guest"
+    problem += ", and jobs with iocm=true are refused here" if settings.io_cores else ""
     return Finding("vhost-net", WARN, "no", problem, f"modprobe vhost_net; {INSTALL} loads it at each boot")
 
 
-def check_affinity(_settings: NodeSettings, proc: pathlib.Path = PROC, uid: int = 0) -> Finding:
-    """Check that no daemon moves threads of guests off the cores that they have for themselves.
+def check_affinity(settings: NodeSettings, proc: pathlib.Path = PROC, uid: int = 0) -> Finding:
+    """Check that no daemon moves threads of guests, or interrupts, off the cores that they have for themselves.
 
     Args:
+        settings: say whether jobs have cores for virtual I/O here.
         proc: what the kernel tells of processes.
         uid: whose these daemons are; anybody can give a process such a name, and it moves their own alone.
     """
@@ -130,7 +135,11 @@ def check_affinity(_settings: NodeSettings, proc: pathlib.Path = PROC, uid: int 
         with contextlib.suppress(OSError):  # it ended meanwhile
             if file.stat().st_uid != uid:
                 continue
-            if (name := file.read_text(encoding="utf-8", errors="replace").strip()) in MOVERS:
+            name = file.read_text(encoding="utf-8", errors="replace").strip()
+            if name == IRQ_MOVER and settings.io_cores:
+                problem = f"{name} (process {file.parent.name}) moves interrupts off the cores for virtual I/O"
+                return Finding("affinity", WARN, name, problem, f"systemctl disable --now {name}, or live with it")
+            if name in MOVERS:
                 problem = (
                     f"{name} (process {file.parent.name}) moves threads and memory of guests with cores of their own"
                 )
@@ -211,7 +220,11 @@ def check_devices(settings: NodeSettings) -> Finding:
     """Check that guests can have the host's devices which the site lists, and share memory where it allows that."""
     if settings.shares_regions and (problem := shared_region.find_problem()):
         return Finding("devices", BAD, BAD, f"unclot: {problem}", shared_region.REMEDY)
-    found = host_devices.examine(settings) if settings.pci_classes else ()
+    if problem := host_devices.find_rdma_problem(settings):
+        return Finding(
+            "devices", BAD, BAD, f"vrdma: {problem}", "see vrdma_ports in vtorque.yml, and sriov_numvfs of the card"
+        )
+    found = host_devices.examine(settings)
     if not found:
         return Finding("devices", NONE, "-")
     usable = sum(one.is_usable for one in found)

@@ -80,8 +80,6 @@ def _pages(place: pathlib.Path, kib: int) -> PageFacts:
 
 
 def _devices(settings: NodeSettings) -> tuple[HeldDevice, ...]:
-    if not settings.pci_classes:
-        return ()
     found = []
     for one in host_devices.examine(settings):
         state = QUARANTINE if one.quarantined else LEASED if one.lease else UNUSABLE if one.faults else FREE
@@ -106,7 +104,8 @@ def _guests(settings: NodeSettings, here: tuple[DomainFacts, ...]) -> tuple[Held
         memory, shared = _read_domain(facts)
         pins = claims.read_pins(directory)
         own = ";".join(map(joined, pins.vcpus)) if pins else ""
-        found.append(HeldGuest(key, name, memory, own, joined(pins.others if pins else shared)))
+        others = joined(pins.others if pins else shared)
+        found.append(HeldGuest(key, name, memory, own, others, pins.io_least if pins else 0))
     return tuple(found)
 
 

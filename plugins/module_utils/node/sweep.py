@@ -25,6 +25,7 @@ from ..system import files, process_id
 from ..system.clock import Deadline
 from .devices import leases
 from .domain.connection import Domains
+from .io_cores import interrupts
 from .lifecycle import present_absent
 from .placement import hugepages
 from .removal import run_files
@@ -395,5 +396,6 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         things.append(f"directory {start.key}")
     things += [f"device {device}" for device in leases.free(settings, start.key)]
     hugepages.forget(start.key, settings)
+    interrupts.forget(start.key, settings)
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]
     return (*things, *shell_link.remove_run(settings.run_dir / "jobs" / start.key, settings.run_dir))

@@ -48,6 +48,7 @@ CHECKS = (
     "sweep",
     "left",
     "spool",
+    "log",
     "note",
 )
 """In the order of the table."""

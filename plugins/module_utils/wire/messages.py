@@ -121,6 +121,9 @@ class GuestSpec:
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
         rdma: of which kind its RDMA device is; "": it has none.
         warm: may it start from a template of the node?
+        io_min: of the cores that all guests of the start on this node have for virtual I/O, how many at least.
+        io_max: how many at most; 0: there are none.
+        io_required: no guest without them; else they are a default of the site's, without which the job runs too.
     """
 
     rank: int = number_field(0, 100_000)
@@ -144,6 +147,9 @@ class GuestSpec:
     shared_mib: int = number_field(0, 2**24, default=0)
     rdma: str = text_field(f"({'|'.join(RDMA_KINDS)})?", default="")
     warm: bool = False
+    io_min: int = number_field(0, 4096, default=0)
+    io_max: int = number_field(0, 4096, default=0)
+    io_required: bool = False
 
     @property
     def gpus(self) -> int:
@@ -220,6 +226,7 @@ class NodePart:
         bare_slots: how often the job's node file names this host, which stays bare (mixed request); 0: it is to have
             guests, or nobody knows.
         additions: the user's own, to each of the guests.
+        log_level: what the job's log on this node shows.
     """
 
     version: int = number_field(VERSION, VERSION)
@@ -232,6 +239,7 @@ class NodePart:
     guests: tuple[GuestSpec, ...] = part_field()
     bare_slots: int = number_field(0, 100_000, default=0)
     additions: Additions = part_field(default=Additions())
+    log_level: str = text_field("info|debug|trace", default="info")
 
     @classmethod
     def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:

@@ -29,6 +29,8 @@ class GuestFacts:
         vcpu_cores: the node's cores on which each vCPU runs, lists in their order, parted by `;`; "": on all of the
             job's.
         other_cores: the same for the threads of qemu that are no vCPU's.
+        io_least: how many of `other_cores`, the first ones, virtual I/O has in any case, and the rest under load;
+            0: `other_cores` are for all of these threads, whatever the load is.
         devices: the host's devices that it has: addresses, or `unclot:64M` of a region that it shares,
             `vrdma:rxe` of an RDMA device.
         cells: its NUMA cells in their order, parted by `;`, each as the node's cell that has its memory, its vCPUs and
@@ -44,6 +46,7 @@ class GuestFacts:
     timings_s: dict[str, float] = part_field()
     vcpu_cores: str = text_field(r"[0-9,;-]{0,65536}", default="")
     other_cores: str = text_field(r"[0-9,-]{0,8192}", default="")
+    io_least: int = number_field(0, 4096, default=0)
     cells: str = text_field(f"({CELL}(;{CELL}){{0,1023}})?", default="")
     pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
     devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
@@ -85,6 +88,8 @@ class GuestUse:
         received_bytes: over its network.
         sent_bytes: over its network.
         wait_s: seconds in which its vCPUs were ready and waited for a processor of the node, all of them together.
+        io_cores_most: the most cores at a time that virtual I/O of the job's guests on its node used, of its own.
+        io_changes: how often their number changed.
     """
 
     name: str = text_field(HOST_NAME)
@@ -95,6 +100,8 @@ class GuestUse:
     received_bytes: int = number_field(NOT_KNOWN, _MOST)
     sent_bytes: int = number_field(NOT_KNOWN, _MOST)
     wait_s: float = number_field(NOT_KNOWN, 10**12, default=NOT_KNOWN)
+    io_cores_most: int = number_field(NOT_KNOWN, 4096, default=NOT_KNOWN)
+    io_changes: int = number_field(NOT_KNOWN, 10**9, default=NOT_KNOWN)
 
     @leaves_nothing
     def known(self) -> dict[str, float]:

@@ -101,6 +101,7 @@ class HeldGuest:
         memory_mib: of the guest.
         vcpu_cores: the processors of each vCPU, in their order and parted by `;`; "": it has none of its own.
         other_cores: those of all other threads, or of all threads where vCPUs have none of their own; "": any.
+        io_least: how many of those, the first ones, virtual I/O has in any case; 0: their number does not change.
     """
 
     start: str = text_field(_START)
@@ -108,6 +109,7 @@ class HeldGuest:
     memory_mib: int = number_field(0, 2**40)
     vcpu_cores: str = text_field(f"({CORES}(;{CORES}){{0,4095}})?")
     other_cores: str = text_field(_NUMBERS)
+    io_least: int = number_field(0, 4096, default=0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job.batch import hook_call
+from ...module_utils.job.config import consistency, policy_file
 from ...module_utils.job.hooks import playbook
 from ...module_utils.node.removal import job_processes
 from ...module_utils.node.removal.job_processes import Marks
-from ...module_utils.state import layout, shell_link
+from ...module_utils.state import event_log, layout, shell_link
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.process_id import ProcessId
@@ -74,6 +75,9 @@ def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node
         node: this node.
     """
     user, job_id, start = argv
+    policy, _broken = policy_file.load_usable(load)
+    settings = consistency.log_settings_of(policy)
+    event_log.configure(settings, program="vtorque-node", component="epilogue", job=job_id)
     directory = layout.STATE_DIR / "records" / layout.job_key(job_id, int(start))
     with os.fdopen(os.dup(2), "wb", buffering=0) as log:
         _end(
@@ -124,7 +128,7 @@ def _end(
             ended, left = job_processes.end(marks, deadline)
             playbook.note(log, f"ended on {node}: {_join_names(ended)}")
             if left:
-                playbook.note(log, f"left on {node}, would not end: {_join_names(left)}")
+                playbook.note(log, f"left on {node}, would not end: {_join_names(left)}", event_log.WARNING)
     if strange := [seen for seen in there if not seen.ours]:
         what = "neither the job's session nor its cgroup tells whose they are"
         playbook.note(log, f"left on {node}, {user}'s, {what}: {_join_names(strange)}")

@@ -10,7 +10,7 @@ import socket
 import typing as t
 
 from ...module_utils.job.batch.registry import open_guest
-from ...module_utils.job.config import disk_share, policy_file
+from ...module_utils.job.config import consistency, disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.request.value_types import host_matches
 from ...module_utils.mounts import Mount, read_line
@@ -73,6 +73,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         host_ram_mib=policy.host_os_ram_mb,
         host_cores=policy.host_os_core_count,
         pages_raise=policy.hugepages_raise,
+        io_cores=policy.iocm_enabled and host_matches(policy.iocm_nodes, node_name),
         numad=pathlib.Path(policy.numad) if policy.numad else None,
         max_guests=policy.max_vms_per_node,
         leases_files=tuple(leases),
@@ -92,6 +93,8 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
         rdma_kind=policy.vrdma_kind if policy.vrdma_enabled and host_matches(policy.vrdma_nodes, node_name) else "",
+        rdma_ports=policy.vrdma_ports,
+        rdma_vlan=policy.vrdma_vlan,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         guest_programs=guest.GUEST_PROGRAMS,
@@ -104,6 +107,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         warm_start=policy.warm_start,
         warm_days=policy.warm_days,
         warm_max=policy.warm_max,
+        log=consistency.log_settings_of(policy),
         updates_s=policy.security_updates_timeout if policy.security_updates else 0,
     )
 

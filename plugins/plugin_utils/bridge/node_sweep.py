@@ -21,7 +21,7 @@ from ...module_utils.node.lifecycle import room
 from ...module_utils.node.state import pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import node_figures
-from ...module_utils.state import delivery_queue, layout
+from ...module_utils.state import delivery_queue, event_log, layout
 from ...module_utils.system.clock import Deadline
 from .node_settings import LoadPolicy, settings_of
 
@@ -119,7 +119,9 @@ def _swept(
     for problem in _follow_suspensions(settings, asked, swept.living):
         swept = _with(swept, problem)
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
-    retention.bound_logs(settings.state_dir)
+    event_log.configure(settings.log)
+    if policy.log_rotate:
+        retention.bound_logs(settings.state_dir, settings.log.file)
     _mark_removed(settings, swept)
     return swept
 

@@ -19,7 +19,8 @@ from ...module_utils.job.admission.resolve import SITE_DEFAULT
 from ...module_utils.job.admission.submission import Submission
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.request.keys import PINNING
-from ...module_utils.node.placement.pins import Pins, assign
+from ...module_utils.job.request.value_types import host_matches
+from ...module_utils.node.placement.pins import Pins, assign, assign_shared
 from ...module_utils.node.placement.topology import Cell, Core, Topology
 from ...module_utils.node.system import cpus
 from ...module_utils.state import topologies
@@ -40,6 +41,8 @@ class GuestPreview:
     Attributes:
         vcpu_cores: the cores of each vCPU, in their order; (): all share `other_cores`.
         other_cores: those of all other threads.
+        io_least: how many of those, the first ones, virtual I/O has in any case, and the rest under load; 0: it has
+            none of its own.
         cells: of the host, in which its vCPUs are.
         memory: how much, and in what pages, in words.
         devices: the host's devices, each in words.
@@ -50,6 +53,7 @@ class GuestPreview:
     cells: tuple[int, ...]
     memory: str
     devices: tuple[str, ...]
+    io_least: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,20 +95,21 @@ def preview(submission: Submission, policy: Policy) -> Preview | None:
     count = resolved.figure("vms_per_node")
     pins: tuple[Pins, ...] = ()
     problem = ""
-    if specs := _pinned(submission):
+    if specs := _placed(submission, policy, node.node):
         try:
-            pins = assign(specs, topology, job_cores, (), policy.host_os_core_count)
+            pins, problem = _assign(specs, topology, job_cores, policy.host_os_core_count)
         except UserFault as fault:
-            if specs[0].vcpu_cores != PREFER_CORES:
-                return Preview(node.node, node.made, (), str(fault))
-            problem = f"vCPUs share cores: its guests {fault.why}"
+            return Preview(node.node, node.made, (), str(fault))
+    if submission.resolved.values[numa.IO] is True and not host_matches(policy.iocm_nodes, node.node):
+        problem = "; ".join(filter(None, (problem, f"{node.node} has no cores for virtual I/O (iocm_nodes)")))
     devices, lack = _devices(submission, policy, node)
     guests = []
     for index in range(count):
         own = pins[index] if pins else Pins((), shared)
         cells = _cells(topology, {core for cores in own.vcpus for core in cores} or shared)
         vcpus, others = tuple(map(cpus.written, own.vcpus)), cpus.written(own.others)
-        guests.append(GuestPreview(vcpus, others, cells, _memory(submission, node, cells), devices[index]))
+        memory = _memory(submission, node, cells)
+        guests.append(GuestPreview(vcpus, others, cells, memory, devices[index], own.io_least))
     return Preview(node.node, node.made, tuple(guests), "; ".join(filter(None, (problem, lack))))
 
 
@@ -145,10 +150,34 @@ def _topology_of(node: NodeTopology) -> Topology:
     )
 
 
-def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
-    """The guests as far as placement asks; (): they have no cores of their own."""
+def _assign(
+    specs: tuple[GuestSpec, ...], topology: Topology, job_cores: cpus.Cores, reserved: int
+) -> tuple[tuple[Pins, ...], str]:
+    """The cores of guests, and what of them nobody asked for and does not fit, or ""; as a node decides it."""
+    first = specs[0]
+    try:
+        if not first.vcpu_cores:
+            return assign_shared(specs, topology, job_cores, (), reserved), ""
+        return assign(specs, topology, job_cores, (), reserved), ""
+    except UserFault as fault:
+        if first.io_max and not first.io_required:
+            less = tuple(dataclasses.replace(spec, io_min=0, io_max=0) for spec in specs)
+            pins, problem = _assign(less, topology, job_cores, reserved) if first.vcpu_cores else ((), "")
+            return pins, "; ".join(filter(None, (f"no cores for virtual I/O: {fault.why}", problem)))
+        if first.vcpu_cores != PREFER_CORES:
+            raise
+        shared = assign_shared(specs, topology, job_cores, (), reserved) if first.io_max else ()
+        return shared, f"vCPUs share cores: its guests {fault.why}"
+
+
+def _placed(submission: Submission, policy: Policy, node: str) -> tuple[GuestSpec, ...]:
+    """The guests as far as placement asks; (): they have no cores of their own, for nothing."""
     resolved, pinning = submission.resolved, submission.pinning
-    if not pinning and resolved.values[PINNING] is not True:
+    io = numa.io_cores(resolved.values, asked=resolved.origins[numa.IO] != SITE_DEFAULT)
+    if not host_matches(policy.iocm_nodes, node):
+        io = numa.IoCores()
+    pinned = bool(pinning) or resolved.values[PINNING] is True
+    if not pinned and not io.most:
         return ()
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
     vcpus = resolved.figure("vcpus")
@@ -166,10 +195,13 @@ def _pinned(submission: Submission) -> tuple[GuestSpec, ...]:
             fs_type="",
             host_key=_NO_KEY,
             authorized_key="",
-            vcpu_cores=pinning.cores_of(index, vcpus) if pinning else wanted,
+            vcpu_cores=pinning.cores_of(index, vcpus) if pinning else wanted if pinned else "",
             other_cores=pinning.other_cores if pinning else "",
             numa=cells,
             hugepages=pages,
+            io_min=io.least,
+            io_max=io.most,
+            io_required=io.required,
         )
         for index in range(resolved.figure("vms_per_node"))
     )

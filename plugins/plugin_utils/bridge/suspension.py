@@ -32,8 +32,8 @@ from ...module_utils.node.state import pause_order, saved_memory, start_lock
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.guest_file import read_guest_file
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state import event_log
 from ...module_utils.state.layout import job_key, start_of
-from ...module_utils.state.log_line import log_line
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.text import printable
@@ -72,7 +72,7 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
         try:
             pause_s = suspension.go_on(batch)
         except SiteFault as error:  # no proof of anything
-            _log(f"whether job {job_id} is suspended is not known: {error}")
+            _log(f"whether job {job_id} is suspended is not known: {error}", event_log.WARNING)
             pause_s = AGAIN_S
         if pause_s is None or (not suspension.ordered and patience.passed):
             return
@@ -124,7 +124,7 @@ class _Suspension:
         if not self.ordered:
             return LOOK_S
         if self._settings.suspend_guests == "save" and (why := self._lack(batch, job)):
-            _log(f"job {job.job_id} is suspended again: {why}")
+            _log(f"job {job.job_id} is suspended again: {why}", event_log.WARNING)
             batch.suspend(job.job_id)
             batch.comment(job.job_id, f"vtorque: still suspended: {why}; resume it later")
             return PAUSED_LOOK_S
@@ -169,7 +169,7 @@ class _Suspension:
             if not reason:
                 untold.discard(host)
             else:
-                _log(f"{host} was not told to {do}, it is tried again: {reason}")
+                _log(f"{host} was not told to {do}, it is tried again: {reason}", event_log.WARNING)
 
     def _call(self, host: str, do: str) -> subprocess.Popen[bytes]:
         message = Suspension(VERSION, do, self._job_id, self._start, host)
@@ -215,9 +215,8 @@ def _rung(timeout_s: float) -> bool | None:
     return bool(os.read(sys.stdin.fileno(), 1 << 16)) or None
 
 
-def _log(text: str) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, log_line(text))
+def _log(text: str, level: str = event_log.INFO) -> None:
+    event_log.note(2, text, level, "suspension")
 
 
 def list_saved(settings: NodeSettings) -> list[dict[str, t.Any]]:

@@ -25,6 +25,7 @@ known, and refused because they are not available yet:
 in the environment:
   SHOW_LOG=true   what vTorque does for the job, until its script begins, in the job's error file
   DEBUG=true      the same in more detail, and in the job's log (vmgr job log)
+  TRACE=true      every step
 
   --dry-run   show the request, where each value came from, and the {command} command; submit nothing
   --json      with --dry-run: the same for programs

@@ -18,6 +18,7 @@ from ...module_utils.node.cache.copy_queue import Want
 from ...module_utils.node.cache.locations import cache_of, limit_bytes
 from ...module_utils.node.pool import images
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.state import event_log
 from ...module_utils.system import cgroup, process_limits
 from ...module_utils.system.clock import Deadline
 from ...module_utils.text import format_bytes
@@ -75,7 +76,9 @@ def run(argv: t.Sequence[str], read: t.Callable[[], NodeSettings] = read_setting
     call = _parser().parse_args(argv)
     if os.geteuid() != 0:
         raise UserFault(call.verb, "looks at and changes what is root's", "call it as root")
-    return t.cast("int", call.do(call, read()))
+    settings = read()
+    event_log.configure(settings.log, program=PROGRAM, component="cache", job="")
+    return t.cast("int", call.do(call, settings))
 
 
 def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
@@ -164,9 +167,9 @@ def _remove(call: argparse.Namespace, settings: NodeSettings) -> int:
     return 0
 
 
-def _log(message: str) -> None:
-    syslog.syslog(syslog.LOG_NOTICE, message)
-    print(message, flush=True)
+def _log(text: str, level: str = event_log.INFO, component: str = "") -> None:
+    event_log.report(text, level, component)
+    print(text, flush=True)
 
 
 def _when(at: float) -> str:

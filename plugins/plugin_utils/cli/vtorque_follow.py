@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from ...module_utils.job.config import consistency, policy_file
+from ...module_utils.state import event_log
 from ..bridge import suspension
 from ..bridge.node_settings import host_name, policy_loader
 
@@ -14,7 +16,11 @@ from ..bridge.node_settings import host_name, policy_loader
 def main() -> int:
     """The program; returns its exit status."""
     job_id, start = sys.argv[1:]
-    suspension.follow(job_id, int(start), policy_loader(), host_name())
+    load = policy_loader()
+    policy, _broken = policy_file.load_usable(load)
+    settings = consistency.log_settings_of(policy)
+    event_log.configure(settings, program="vtorque-follow", component="suspension", job=job_id)
+    suspension.follow(job_id, int(start), load, host_name())
     return 0
 
 

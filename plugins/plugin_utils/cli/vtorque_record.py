@@ -25,10 +25,10 @@ import typing as t
 from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.job.batch.api import BatchJob, PastJob, UnknownJob
 from ...module_utils.job.batch.registry import find_past_job, open_batch
-from ...module_utils.job.config import parameters, policy_file
+from ...module_utils.job.config import consistency, parameters, policy_file
 from ...module_utils.job.records import archive, delivery, retention, transfer_format
 from ...module_utils.job.records.archive import NeverTaken
-from ...module_utils.state import layout, log_line
+from ...module_utils.state import event_log, layout
 from ...module_utils.system import process_limits
 from ...module_utils.text import printable
 from ..node_agent.authorize import check_host
@@ -180,6 +180,7 @@ def send(
         0: it was handed over; 1: it was not.
     """
     policy, _broken = policy_file.load_usable(load)
+    event_log.configure(consistency.log_settings_of(policy), program=PROGRAM, component="record", job=job_id)
     host = delivery.front_end(policy)
     if host is None:
         return 0
@@ -187,10 +188,10 @@ def send(
         outcome = delivery.send(job_id, start, host, policy, whole=whole, state_dir=state_dir, ssh=ssh)
     except VTorqueError as error:  # no job id
         outcome = delivery.Delivery("", delivery.REFUSED, f"was not handed over: {error}")
-    os.write(2, log_line.log_line(f"the record {outcome.message}"))
+    event_log.note(2, f"the record {outcome.message}")
     if outcome.outcome == delivery.GIVEN_UP:
         syslog.openlog(PROGRAM, 0, syslog.LOG_DAEMON)
-        syslog.syslog(syslog.LOG_WARNING, f"the record of start {start} of job {printable(job_id)} {outcome.message}")
+        event_log.report(f"the record of start {start} of job {job_id} {outcome.message}", event_log.WARNING)
     return 0 if outcome.outcome == delivery.TAKEN else 1
 
 

@@ -15,6 +15,7 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.node import sweep
+from ...module_utils.state import event_log
 from ...module_utils.system.clock import Deadline
 from ...module_utils.text import printable
 from ..bridge import node_sweep
@@ -75,11 +76,12 @@ def run(
     """
     call = _parser().parse_args(argv)
     deadline = Deadline.after(DEADLINE_S)
+    event_log.configure(program=PROGRAM, component="sweep", job="")
     try:
         here = host_name()
         report = node_sweep.sweep_at_boot(here, deadline) if call.boot else by_policy(here, deadline, call.all)
     except VTorqueError as error:
-        syslog.syslog(syslog.LOG_WARNING, str(error))
+        event_log.report(str(error), event_log.ERROR)
         print(messages.text(PROGRAM, error), file=sys.stderr)
         return LEFT
     _log(report)
@@ -147,9 +149,11 @@ def _show(report: Report, *, always: bool) -> None:
 
 def _log(report: Report) -> None:
     for line in _deeds(report):
-        syslog.syslog(syslog.LOG_NOTICE, line)
+        event_log.report(line)
     for line in _wants(report):
-        syslog.syslog(syslog.LOG_WARNING, line)
+        event_log.report(line, event_log.WARNING)
+    for item in report.living:
+        event_log.report(_line("living", item.key, item.why), event_log.DEBUG)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.job.batch.hook_call import HookCall, HookEnd, Role, hook_began
 from ...module_utils.job.batch.registry import launchers_system, open_hooks
 from ...module_utils.job.hooks.start import Places
-from ...module_utils.state import log_line
-from ...module_utils.system import files
+from ...module_utils.state import event_log
 from ...module_utils.system import signals as ending
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SYSLOG_S
@@ -52,18 +51,21 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
     """
     places = places or Places()
     _settle()
+    event_log.configure(event_log.LogSettings(), program="hook", component="verdict", job="", job_level=event_log.INFO)
     hooks = open_hooks(launchers_system(os.environ))
     try:
         call = hooks.read_call(argv, os.environ)
+        event_log.configure(job=call.job_id)
         ending = _dispatch(call, places, program)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
         _tell(printable(f"vtorque: this job's hook failed: {error}"))
-        _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)))
+        _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)), event_log.ERROR)
         return hooks.exit_status(HookEnd.FAILED)
     if ending is None:
         return hooks.exit_status(HookEnd.DONE)
     if ending.alarm:
-        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm))
+        level = event_log.ERROR if ending.grave else event_log.WARNING
+        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm), level)
         raise_alarm(ending.alarm, grave=ending.grave)
     if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
         _tell("\n".join(ending.message))
@@ -142,23 +144,18 @@ def log_notice(argv: t.Sequence[str], text: str) -> None:
         argv: what the launcher handed on.
         text: what happened.
     """
-    _keep(Places(), " ".join(map(repr, argv[:6])), text)
+    _keep(Places(), " ".join(map(repr, argv[:6])), text, event_log.WARNING)
 
 
-def _keep(places: Places, call: str, text: str) -> None:
+def _keep(places: Places, call: str, text: str, level: str) -> None:
     """Add to the log of what belongs to no job; when even that fails, standard error had it."""
-    try:
-        path = places.state_dir / "log" / LOG
-        files.make_directory(path.parent)
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "ab") as stream:
-            stream.write(log_line.log_line(f"{call}\n{text}"))
-    except (OSError, VTorqueError):
-        return
+    with contextlib.suppress(OSError, VTorqueError):
+        event_log.add(places.state_dir / "log" / LOG, f"{call}\n{text}", level, "verdict")
 
 
 def report_unexpected(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
     """A fault of ours: the user reads one line, the administrator the rest."""
     os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
     with contextlib.suppress(Exception):  # else Python would tell the user of this one, too, and of all that led to it
-        _keep(Places(), " ".join(map(repr, sys.argv[1:6])), "".join(traceback.format_exception(kind, error, trace)))
+        text = "".join(traceback.format_exception(kind, error, trace))
+        _keep(Places(), " ".join(map(repr, sys.argv[1:6])), text, event_log.ERROR)

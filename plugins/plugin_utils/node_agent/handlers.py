@@ -148,7 +148,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
     cores: tuple[int, ...] = ()
     if checked.job:
-        pinned = any(spec.vcpu_cores for spec in part.guests)
+        pinned = any(spec.vcpu_cores or spec.io_max for spec in part.guests)
         cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
         if pinned and may_change(checked.job, site.configuration.policy, cores):
             settings = dataclasses.replace(settings, cores_may_change=True)

@@ -46,6 +46,15 @@ def test_command_runs_in_the_guest_without_a_terminal(site: SlurmSite) -> None:
 
 
 @pytest.mark.full
+def test_session_without_a_terminal_is_refused_before_it_is_queued(site: SlurmSite) -> None:
+    before = set(site.jobs())
+    done = site.on("fe", "vsalloc", "-vm", "vcpus=1", user="alice", stdin="hostname\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a shell: needs a terminal" in done.stderr
+    assert set(site.jobs()) == before
+
+
+@pytest.mark.full
 def test_refusal_of_the_node_is_on_the_users_terminal(site: SlurmSite) -> None:
     done = site.on("fe", "vsalloc", "-n1", "--oversubscribe", "--mem=2G", "echo", "ran", user="alice")
     assert done.returncode == 1

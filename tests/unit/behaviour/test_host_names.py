@@ -63,6 +63,17 @@ def test_nodes_guests_are_named_as_it_names_itself(asked: str, own: str) -> None
         node_answer._check_names(part, [used(f"v{own}0-1")], "it")
 
 
+@each_of_the_nodes_own
+def test_node_knows_whether_it_is_one_of_those_with_cores_for_virtual_io(own: str) -> None:
+    for policy, has in (
+        (Policy(iocm_enabled=True, iocm_nodes="node[12]"), True),
+        (Policy(iocm_enabled=True, iocm_nodes="node2"), False),
+        (Policy(iocm_enabled=True), True),
+        (Policy(iocm_nodes="node1"), False),
+    ):
+        assert node_settings.settings_of(policy, own).io_cores == has
+
+
 def test_two_guests_do_not_differ_by_the_case_of_their_names() -> None:
     facts = [node_answers.GuestFacts(rank, name, f"52:54:00:00:01:0{rank}", f"10.77.0.{rank + 1}", {})
              for rank, name in enumerate(("vNode1-1", "vnode1-1"))]  # fmt: skip

@@ -179,3 +179,18 @@ def said(script: str) -> str:
     """What a script writes, under the image's shell."""
     done = subprocess.run(["dash", "-eu"], input=script, capture_output=True, text=True, timeout=300, check=True)
     return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("rdma", [False, True])
+def test_user_of_a_guest_with_rdma_may_lock_memory_at_once(tmp_path: pathlib.Path, rdma: bool) -> None:
+    """By every login, also of programs that other guests of the job start."""
+    prepared(tmp_path, "root:x:0:\n")
+    (tmp_path / "etc/security/limits.d").mkdir(parents=True)
+    (tmp_path / "proc/sys/fs").mkdir(parents=True)
+    (tmp_path / "proc/sys/fs/nr_open").write_text("1048576\n")
+    if rdma:
+        (tmp_path / "etc/vtorque/rdma").write_text("rxe\n")
+    run(tmp_path, RUN.replace("chgrp 6", "chgrp 0"))
+    limits = (tmp_path / "etc/security/limits.d/vtorque.conf").read_text().splitlines()
+    assert ":5000 hard memlock unlimited" in limits
+    assert (":5000 soft memlock unlimited" in limits) == rdma

@@ -136,6 +136,16 @@ def test_wrong_line_is_refused_by_its_reason(submit: Submit, line: str, text: st
     assert "vtorque-shell" not in made
 
 
+@pytest.mark.parametrize("word", ["hetjob", "packjob"])
+def test_heterogeneous_job_is_refused_with_our_lines_and_passes_without(submit: Submit, word: str) -> None:
+    script = f"#!/bin/sh\n#SBATCH -n1\n#SBATCH {word}\n#SBATCH -n2\n%secho\n"
+    status, made, note, _features, said = submit(job_of(script % "#VM vcpus=2\n"))
+    assert (status, note) == (-1, "nil")
+    assert "heterogeneous" in said
+    assert "vtorque-shell" not in made
+    assert submit(job_of(script % ""))[:2] == (0, script % "")
+
+
 PROCESSOR_S = 20
 """Seconds; what takes the square of a script's length takes hours for a script of megabytes."""
 MANY = 3_000_000

@@ -48,6 +48,10 @@ def test_service_runs_once_and_may_take_as_long_as_the_program(name: str, comman
     assert int(service["TimeoutStartSec"]) > vtorque_sweep.DEADLINE_S + vtorque_sweep.LAST_S
 
 
+def test_program_of_the_site_that_a_sweep_calls_outlives_it() -> None:
+    assert read("vtorque-sweep.service")["Service"]["KillMode"] == "process"
+
+
 def test_boot_is_swept_before_the_mom_starts() -> None:
     unit = read("vtorque-sweep-boot.service")
     assert {"pbs_mom.service", "torque-mom.service", "slurmd.service"} <= set(unit["Unit"]["Before"].split())

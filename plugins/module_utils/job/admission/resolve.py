@@ -10,11 +10,11 @@ import typing as t
 
 from ... import guest_saving
 from ...frozen import frozen
-from ...guest_kinds import OSV, kind_of
+from ...guest_kinds import OSV, OSV_BASE, kind_of
 from ..config.batch_systems import facts_of
 from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
-from ..request.keys import DISK, IMAGE, KEYS, PINNING
+from ..request.keys import DISK, FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, format_value, nearest, written
 from . import host_devices, numa
@@ -80,9 +80,6 @@ class Resolved:
 
 
 _NOT_YET: dict[str, t.Callable[[Value], bool]] = {
-    "iocm": lambda value: value is True,
-    "iocm_min_cores": lambda value: True,
-    "iocm_max_cores": lambda value: True,
     "checkpoint": lambda value: value == "on",
     "checkpoint_every": lambda value: True,
 }
@@ -118,6 +115,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         message = _objection(key, value, policy, asked=asked)
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
+    faults.extend(numa.settle_io_cores(values, origins, request.values, policy))
     faults.extend(_contradiction(values, origins))
     faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):
@@ -155,7 +153,7 @@ def parts_in_the_way(
     there = {
         guest_saving.VIRTIOFS: "virtiofs" in mounts and linux,
         guest_saving.PLAN9: "9p" in mounts and linux,
-        guest_saving.PCI: bool(values["pci"]),
+        guest_saving.PCI: bool(values["pci"]) or (values["vrdma"] is True and policy.vrdma_kind == "sriov"),
         guest_saving.SHARED_MEMORY: values["unclot"] is True,
         guest_saving.HUGE_PAGES: pages != "none",
         guest_saving.CELLS: cells != "off",
@@ -213,7 +211,7 @@ def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) ->
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
     if key == "disk" and is_taken(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
-    if key == "hypervisor" and value == "skvm":
+    if key == "hypervisor" and value == FORMER_HYPERVISOR:
         return SKVM
     if key == "warm" and value is True and not policy.warm_start:
         return "this site has no warm starts (warm_start)"
@@ -246,6 +244,10 @@ def _choose_image(values: dict[str, Value | None], origins: dict[str, str], offe
         if image is None:
             names = {candidate.name.partition("@")[0] for candidate in offers.images}
             message = f"no such image in the pool{nearest(str(asked), sorted(names))} (vmgr image list)"
+            yield KeyFault("img", format_value(asked), message, origins["img"])
+            return
+        if image.distro == OSV_BASE:
+            message = "is a base, of which images are made (vmgr image compose); no job runs in it"
             yield KeyFault("img", format_value(asked), message, origins["img"])
             return
         if image.name != asked:

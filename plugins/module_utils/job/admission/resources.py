@@ -11,7 +11,8 @@ from ...text import format_mib
 from ..config.parameters import Policy
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import KeyFault
-from .resolve import Resolved
+from . import numa
+from .resolve import SITE_DEFAULT, Resolved
 from .vcpu_map import VcpuMap
 
 if t.TYPE_CHECKING:
@@ -31,14 +32,15 @@ def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -
     """
     guests, vcpus, ram = (resolved.figure(key) for key in ("vms_per_node", "vcpus", "ram"))
     host_cores, host_mib = policy.host_os_core_count, policy.host_os_ram_mb
-    iocm = resolved.figure("iocm_min_cores") if resolved.values["iocm"] is True else 0
+    iocm, bound = numa.io_demand(resolved.values, resolved.origins, SITE_DEFAULT)
     times = f"{guests} x " if guests > 1 else ""
     cores_sum = f"{times}{count_of(vcpus, 'vcpu')} + {count_of(host_cores, 'core')} for the host"
     if iocm:
-        cores_sum += f" + {count_of(iocm, 'core')} for virtual I/O"
+        cores_sum += f" + {count_of(iocm, 'core')} for virtual I/O ({bound})"
     cores = guests * vcpus + host_cores + iocm
-    if pinning and (mapped := max(pinning.highest + 1, pinning.used + host_cores)) > cores:
+    if pinning and (mapped := max(pinning.highest + 1, pinning.used + host_cores) + iocm) > cores:
         cores, cores_sum = mapped, f"{count_of(mapped, 'core')} for the map of vcpu_pinning and the host"
+        cores_sum += f", {iocm} of them for virtual I/O ({bound})" if iocm else ""
     region = resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0
     shared = f" + {format_mib(region)} that they share" if region else ""
     mem_sum = f"{times}{format_mib(ram)} of ram{shared} + {format_mib(host_mib)} for the host"

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
+from ...effects import leaves_nothing
 from ...mounts import read_line
+from ...state import event_log
 from ...text import format_mib
+from ..request.keys import FORMER_HYPERVISOR
 from ..request.request import is_path
 from ..request.value_types import Value, format_value, written
 from .batch_systems import facts_of
@@ -18,9 +22,10 @@ GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in
 """What a silent user gets of a component, and whether the site has it at all."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
-SKVM = "sKVM was the original's own hypervisor: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
+SKVM = "was the original's alone: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
+"""Why nobody gets the hypervisor of that name (sKVM), and what has taken its place."""
 
-RDMA_NOT_YET = ("sriov", "vhostuser")
+RDMA_NOT_YET = ("vhostuser",)
 """Kinds of RDMA devices that no node can give yet."""
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 REGION_MIB = 64
@@ -47,6 +52,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
     if policy.disk_default is not None and is_taken(DATA, policy):
         yield "disk_default", f"mounts has something of the site's own on {DATA}"
+    yield from _log(policy)
     yield from _own_images(policy)
     if policy.timeout > policy.prologue_timeout:
         yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
@@ -54,11 +60,20 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.security_updates and spent > policy.prologue_timeout:
         why = f"and timeout together are {spent} s, more than prologue_timeout ({policy.prologue_timeout})"
         yield "security_updates_timeout", why
+    yield from _rdma(policy)
     yield from _unavailable(policy)
     yield from _bounds(policy)
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
     if low > high:
         yield "iocm_min_cores_default", f"is more than iocm_max_cores_default ({high})"
+
+
+def _log(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    components = [line.split()[0] for line in policy.log_levels]
+    if twice := sorted({name for name in components if components.count(name) > 1}):
+        yield "log_levels", f"{', '.join(twice)} has two levels"
+    if policy.log_format == event_log.JSON and policy.log_file is None:
+        yield "log_format", "needs log_file: a job's own log is text, and vmgr job log --json reads it for programs"
 
 
 def region_mib(policy: Policy, asked: int | None = None) -> int:
@@ -72,6 +87,29 @@ def region_mib(policy: Policy, asked: int | None = None) -> int:
     size = 1 << ((wanted or max(REGION_MIB, policy.unclot_shmem_min or 0)) - 1).bit_length()
     greatest = policy.unclot_shmem_max
     return 1 << greatest.bit_length() - 1 if greatest and not wanted and size > greatest else size
+
+
+@leaves_nothing
+def log_settings_of(policy: Policy) -> event_log.LogSettings:
+    """Return what hosts log, and where.
+
+    Args:
+        policy: the site's.
+    """
+    file, program = (pathlib.Path(name) if name else None for name in (policy.log_file, policy.log_program))
+    return event_log.LogSettings(policy.log_levels, file, policy.log_format, program, policy.log_program_level)
+
+
+def job_log_level(policy: Policy, wishes: t.Mapping[str, bool]) -> str:
+    """Return the level of a job's log, one of `event_log.JOB_LEVELS`.
+
+    Args:
+        policy: holds the defaults.
+        wishes: of the job's owner (`Request.log`), which go before them.
+    """
+    if wishes.get("trace", policy.trace_default):
+        return event_log.TRACE
+    return event_log.DEBUG if wishes.get("debug", policy.debug_default) else event_log.INFO
 
 
 def is_taken(target: str, policy: Policy) -> bool:
@@ -94,11 +132,20 @@ def _own_images(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "allow_user_images", f"does not go with {', '.join(believed)}: {why}; share them by virtiofs"
 
 
-def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
-    if policy.hypervisor_default == "skvm":
-        yield "hypervisor_default", SKVM
+def _rdma(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.vrdma_kind in RDMA_NOT_YET:
-        yield "vrdma_kind", f"{policy.vrdma_kind} is not available yet; available: rxe"
+        yield "vrdma_kind", f"{policy.vrdma_kind} is not available yet; available: rxe, sriov"
+    if policy.vrdma_kind == "sriov":
+        if not policy.vrdma_ports:
+            yield "vrdma_kind", "sriov needs vrdma_ports"
+        elif policy.confine_guests:
+            why = "no rule of a node holds a guest on a virtual function to its address"
+            yield "vrdma_kind", f"sriov does not go with confine_guests: {why}"
+
+
+def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    if policy.hypervisor_default == FORMER_HYPERVISOR:
+        yield "hypervisor_default", SKVM
     for key in HOOK_SCRIPTS:
         why = facts_of(policy.batch_system).no_hook_scripts
         if why and getattr(policy, DEFAULT_OF[key]) is not None:

@@ -73,7 +73,6 @@ SAME: tuple[str, ...] = (
     "DEBUG_DEFAULT",
     "TRACE_DEFAULT",
     "SHOW_LOG_DEFAULT",
-    "PRINT_TO_STDOUT",
     "LOG_ROTATE",
     "LOG_FILE",
     "IOCM_ENABLED",
@@ -100,7 +99,7 @@ _OWN_CODE = re.compile(r"set -o nounset|.*\$\{?LIB_LOG4BSH\b")
 """What it does above that line."""
 
 _SKVM = "a constant of the sKVM prototype, which has no place in today's form of the component"
-_LOG = "the product's log has one form, and no settings of log4bsh"
+_LOG = "lines of the log have one form, and logs are bounded (log_rotate)"
 _OWN = "a constant of the original's own programs"
 GONE: dict[str, str] = {
     **{name.upper(): why for name, why in RETIRED.items()},
@@ -130,7 +129,8 @@ GONE: dict[str, str] = {
     ),
     "DEBUG": "a user's own word, for one job: DEBUG=true vsub ...; debug_default is the site's",
     "TRACE": "a user's own word, for one job: TRACE=true vsub ...; trace_default is the site's",
-    **dict.fromkeys(("LOG_LEVEL", "MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
+    "LOG_LEVEL": "log_levels has the level of each component",
+    **dict.fromkeys(("MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
     **dict.fromkeys(
         (
             "IOCM_INTERFACE_NAME",

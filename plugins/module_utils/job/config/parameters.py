@@ -14,11 +14,11 @@ import typing as t
 
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
+from ...state import event_log
 from ...wire import pci
 from ...wire.messages import ADDRESS, RDMA_KINDS
 from ..request.keys import KEYS
 from ..request.value_types import (
-    BadValue,
     Kind,
     Value,
     boolean,
@@ -32,6 +32,7 @@ from ..request.value_types import (
     size_mib,
     text,
 )
+from ..request.value_types import line as _line
 from .batch_systems import BATCH_SYSTEMS
 from .disk_share import room_on_disk
 
@@ -57,18 +58,6 @@ class Parameter:
     old: tuple[str, ...]
     later: str
     section: str
-
-
-def _line(form: str, normalize: t.Callable[[str], str]) -> Kind:
-    def read(value: object) -> str:
-        if not isinstance(value, str):
-            raise BadValue(form)
-        try:
-            return normalize(value)
-        except ValueError as error:
-            raise BadValue(str(error)) from None
-
-    return Kind(read, form)
 
 
 def _mount(line: str) -> str:
@@ -111,6 +100,7 @@ _REACHED = text(
     r"([0-9]{1,3}\.){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[0-2]))?|[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?",
     "a host name, an IPv4 address or a network (10.2.0.0/16)",
 )
+_CARD = text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface")
 _HOME_FILE = text(
     r"~/[^,;\x00-\x1f\x7f\ud800-\udfff]{1,900}", "~/PATH: the file in each user's home, where there is one"
 )
@@ -122,8 +112,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
-_LOG, _SPARE = "the product's log", "spare nodes"
-_IOCM, _CHECKPOINT = "IOcm", "checkpoints"
+_SPARE, _CHECKPOINT = "spare nodes", "checkpoints"
 
 
 @frozen
@@ -208,7 +197,7 @@ class Policy:
     )
 
     bridge: str = _parameter(
-        text(r"[A-Za-z0-9._-]{1,15}", "the name of an interface"),
+        _CARD,
         "br0",
         "bridge of the guests",
         section="the guests' network",
@@ -306,10 +295,10 @@ class Policy:
     vm_prologue_default: str | None = _default_of("vm_prologue", None, kind=_SITE_FILE)
     vm_epilogue_default: str | None = _default_of("vm_epilogue", None, kind=_SITE_FILE)
     vrdma_enabled_default: bool = _default_of("vrdma", False)
-    iocm_enabled_default: bool = _default_of("iocm", False, later=_IOCM)
+    iocm_enabled_default: bool = _default_of("iocm", False)
     unclot_enabled_default: bool = _default_of("unclot", False)
-    iocm_min_cores_default: int = _default_of("iocm_min_cores", 1, later=_IOCM)
-    iocm_max_cores_default: int = _default_of("iocm_max_cores", 4, later=_IOCM)
+    iocm_min_cores_default: int = _default_of("iocm_min_cores", 1)
+    iocm_max_cores_default: int = _default_of("iocm_max_cores", 4)
     unclot_shmem_default: int | None = _default_of("unclot_shmem", None, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
@@ -319,11 +308,15 @@ class Policy:
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "guests may have an RDMA device (vrdma)", section="components")
     vrdma_kind: str = _parameter(choice(*RDMA_KINDS), RDMA_KINDS[0], "of which kind that device is")
+    vrdma_ports: tuple[str, ...] = _parameter(
+        several(_CARD), (), "cards whose virtual functions guests may have (sriov)"
+    )
+    vrdma_vlan: int | None = _parameter(number(1, 4094), None, "VLAN of these virtual functions")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes whose guests may have one")
-    iocm_enabled: bool = _parameter(_FLAG, False, "the site has IOcm", later=_IOCM)
-    iocm_min_cores: int = _parameter(_CORES, 1, "least number of cores for it", later=_IOCM)
-    iocm_max_cores: int = _parameter(_CORES, 12, "greatest number of cores for it", later=_IOCM)
-    iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_IOCM)
+    iocm_enabled: bool = _parameter(_FLAG, False, "jobs may have cores of their own for virtual I/O (iocm)")
+    iocm_min_cores: int = _parameter(_CORES, 1, "least iocm_min_cores and iocm_max_cores of a request")
+    iocm_max_cores: int = _parameter(_CORES, 12, "greatest iocm_min_cores and iocm_max_cores of a request")
+    iocm_nodes: str = _parameter(_HOSTS, ".*", "the nodes on which jobs may have such cores")
     unclot_enabled: bool = _parameter(_FLAG, False, "guests of a job on a host may share a region of memory (unclot)")
     metrics: str = _parameter(_METRICS, "record", "where figures of guests go", old=("SNAP_MONITORING_ENABLED",))
     sample_s: int = _parameter(number(0, 3600), 30, "seconds between two samples of guests; 0: none")
@@ -331,13 +324,22 @@ class Policy:
     metrics_tag: str = _parameter(_LINE, _TAG, "tag of figures; also [node], [rank]", old=("SNAP_TAG_FORMAT",))
 
     debug_default: bool = _parameter(_FLAG, False, "log in detail, unless the user sets DEBUG", section="log")
-    trace_default: bool = _parameter(_FLAG, False, "log every step", later=_LOG)
+    trace_default: bool = _parameter(_FLAG, False, "log every step, unless the user sets TRACE")
     show_log_default: bool = _parameter(
         _FLAG, False, "print the log in the job's error file, unless the user sets SHOW_LOG"
     )
-    print_to_stdout: bool = _parameter(_FLAG, False, "write the log to standard output too", later=_LOG)
-    log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs", later=_LOG)
-    log_file: str | None = _parameter(_PATH, None, "log file in place of the job's record", later=_LOG)
+    log_levels: tuple[str, ...] = _parameter(
+        several(_line(event_log.FORM, event_log.read_level)),
+        (),
+        "least levels of components that are logged; else info",
+    )
+    log_file: str | None = _parameter(_PATH, None, "file on each host that gets the lines of all jobs and programs")
+    log_format: str = _parameter(choice(*event_log.FORMATS), event_log.TEXT, "form of the lines of log_file")
+    log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs of hosts; false: the site does it")
+    log_program: str | None = _parameter(
+        _PATH, None, "program of the site that gets each line from a level on, as nobody"
+    )
+    log_program_level: str = _parameter(choice(*event_log.LEVELS), event_log.ERROR, "least level for log_program")
 
 
 PARAMETERS: dict[str, Parameter] = {
@@ -351,6 +353,7 @@ RETIRED: dict[str, str] = {
     "arp_bin": "addresses are read from the kernel's own table of neighbours, without a program",
     **dict.fromkeys(("sw_packages_debian", "sw_packages_redhat"), _IN_IMAGE),
     "snap_bin_dir": "no collector is needed: each job's worker samples its guests (metrics, sample_s)",
+    "print_to_stdout": "standard output is the job's own: SHOW_LOG=true vsub prints the log in the job's error file",
     "enable_dev_mode": "DEBUG=true vsub logs a job in detail, and its record has the consoles of its guests",
 }
 """Former parameters, of which only the default could be set, and why there is none any more: they are read over."""

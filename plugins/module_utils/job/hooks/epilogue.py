@@ -14,7 +14,7 @@ import typing as t
 
 from ... import installed
 from ...errors import VTorqueError
-from ...state import delivery_queue, layout, login_fifos, shell_link
+from ...state import delivery_queue, event_log, layout, login_fifos, shell_link
 from ...system import clock, files
 from ...system.environment import ROOT_ENVIRONMENT
 from ...text import printable
@@ -27,11 +27,13 @@ from ..batch.hook_call import HookCall
 from ..batch.registry import open_hooks
 from ..batch.vm_job import vm_job_of
 from ..config import policy_file
+from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..records import delivery, transfer_format, writer
 from ..records.samples import series_file
 from ..request.value_types import written
 from . import playbook, user_script
+from .live_log import log_wishes
 from .start import Places, Start
 
 COPIED = {
@@ -69,6 +71,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
         return
     # whatever is wrong with the configuration, the job is cleaned up
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
+    event_log.configure(log_settings_of(policy), component="epilogue")
     if broken is not None:  # of what the site wants, nothing that hurts is guessed
         end_left = None
     ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
@@ -123,24 +126,29 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
 def _end(
     call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
 ) -> VTorqueError | None:
+    level = _log_level(start, policy)
+    event_log.configure(job_level=level)
     with start.open_any_log(call.uid) as log:
         left = _end_ssh(start)  # the job is over, and nobody else ends it while its guest's address is silent
+        playbook.note(
+            log, f"the end of start {start.number} begins, {until - time.monotonic():.0f} s are left", event_log.DEBUG
+        )
         made = (start.directory / layout.PLAN).exists() or start.guests_directory.exists()
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
-            failed = None if alone else _play(start, policy, until, log)
+            failed = None if alone else _play(start, policy, until, log, detail=level != event_log.INFO)
             if alone or failed is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
                 failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
             left = left or failed
         if left is not None:
-            playbook.note(log, f"left behind: {left}")
+            playbook.note(log, f"left behind: {left}", event_log.ERROR)
         if end_left is not None:
             try:
                 end_left(call, start, policy, until, log)
             except (VTorqueError, OSError) as error:
-                playbook.note(log, f"processes of the job may be left on this node: {error}")
+                playbook.note(log, f"processes of the job may be left on this node: {error}", event_log.WARNING)
         try:
             _close_record(call, start, began, left, log)
         except VTorqueError as error:
@@ -155,6 +163,12 @@ def _end(
     except VTorqueError as error:
         left = left or error
     return left
+
+
+def _log_level(start: Start, policy: Policy) -> str:
+    with contextlib.suppress(OSError, VTorqueError):
+        return log_wishes(job_snapshot.read_snapshot(start.job_id, start.directory), policy)[1]
+    return event_log.INFO
 
 
 def _end_ssh(start: Start) -> VTorqueError | None:
@@ -174,19 +188,19 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         job = job_snapshot.read_snapshot(start.job_id, start.directory)
         script = user_script.asked(job, user_script.EPILOGUE)
     except VTorqueError as error:
-        playbook.note(log, f"{user_script.EPILOGUE}: {error}")
+        playbook.note(log, f"{user_script.EPILOGUE}: {error}", event_log.WARNING)
         return
     if job is not None and script is not None:
         timeout_s = max(0.0, min(policy.vm_epilogue_timeout, until - EPILOGUE_REMOVAL_S - time.monotonic()))
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
-def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> VTorqueError | None:
+def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
     if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
-    return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start)
+    return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
 
 
 def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]) -> None:
@@ -212,7 +226,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     known["ended"] = known.get("ended") or round(time.time(), 3)
     wrong = writer.write(start.record_directory, call.job_id, start.number, known, reader_uid=call.uid)
     if wrong:
-        playbook.note(log, wrong)
+        playbook.note(log, wrong, event_log.WARNING)
 
 
 def _tidy_record(start: Start, log: t.IO[bytes]) -> None:
@@ -221,7 +235,7 @@ def _tidy_record(start: Start, log: t.IO[bytes]) -> None:
         for name in files.remove_halves(start.record_directory):
             playbook.note(log, f"half a file removed: {name}")
     except OSError as error:
-        playbook.note(log, f"half a file may be left: {error}")
+        playbook.note(log, f"half a file may be left: {error}", event_log.WARNING)
 
 
 def _add_job(known: dict[str, t.Any], start: Start) -> None:
@@ -276,6 +290,7 @@ def run_sister(call: HookCall, places: Places) -> None:
         VTorqueError: it was not begun for some start.
     """
     failed: VTorqueError | None = None
+    event_log.configure(component="epilogue")
     numbers = {*layout.starts_of(call.job_id, places.state_dir / "guests")}
     numbers |= {*layout.starts_of(call.job_id, places.run_dir / "locks")}  # begun, and nothing made yet
     for number in sorted(_over(call, numbers)):

@@ -19,6 +19,7 @@ from ...time_budget import LIVE_LOG_END_S
 from ...wire.lines import LineReader, write_all
 from ..batch.api import BatchJob
 from ..batch.vm_job import vm_job_of
+from ..config.consistency import job_log_level
 from ..config.parameters import Policy
 
 CHUNK = 1 << 16
@@ -26,8 +27,8 @@ LINE = 4096
 PREFIX = "vtorque: "
 
 
-def log_wishes(job: BatchJob | None, policy: Policy) -> tuple[bool, bool]:
-    """Return whether the owner sees the log in the job's error file, and whether it is detailed.
+def log_wishes(job: BatchJob | None, policy: Policy) -> tuple[bool, str]:
+    """Return whether the owner sees the log in the job's error file, and its level (`event_log.JOB_LEVELS`).
 
     The owner's word, else the site's.
 
@@ -39,7 +40,7 @@ def log_wishes(job: BatchJob | None, policy: Policy) -> tuple[bool, bool]:
     with contextlib.suppress(VTorqueError):  # what is wrong with the request is told when its guests are planned
         vm_job = vm_job_of(job) if job is not None else None
         wishes = vm_job.request.log if vm_job is not None else {}
-    return wishes.get("show", policy.show_log_default), wishes.get("debug", policy.debug_default)
+    return wishes.get("show", policy.show_log_default), job_log_level(policy, wishes)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError, error_from_dict
 from ...rendering import templates
-from ...state import layout, log_line
+from ...state import event_log, layout
 from ...system import files, fileserver_probe, process_id, supervised
 from ...time_budget import (
     EARLY_SSH_END_S,
@@ -51,13 +51,13 @@ def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
         NodeFault: the disk is full or broken.
     """
     with _disk_judged(start.record_directory / layout.LOG):
-        log.write(log_line.log_line(text))
+        event_log.write(log, text)
 
 
-def note(log: t.IO[bytes], text: str) -> None:
+def note(log: t.IO[bytes], text: str, level: str = event_log.INFO, component: str = "") -> None:
     """Add a line to the job's log; that it cannot be written stops nothing."""
     with contextlib.suppress(OSError):
-        log.write(log_line.log_line(text))
+        event_log.write(log, text, level, component)
 
 
 def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player: Player) -> None:

@@ -11,9 +11,9 @@ import pathlib
 import time
 import typing as t
 
-from ...errors import SiteFault, VTorqueError
+from ...errors import SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
-from ...state import layout, login_fifos, shell_link, shell_message
+from ...state import event_log, layout, login_fifos, shell_link, shell_message
 from ...state.records import RefusalRecord
 from ...system import clock, files
 from ...system.clock import Deadline
@@ -27,6 +27,7 @@ from ..batch.hook_call import deadline as hook_deadline
 from ..batch.registry import open_batch, open_hooks, open_node
 from ..batch.vm_job import is_marked
 from ..config import policy_file
+from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..verdict import array_brake
 from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
@@ -122,6 +123,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     shell = ProcessId.of(call.parent) if call.parent else shell_link.of_job(call.job_id)
     # what can be read of a broken configuration is enough to ask the server, and to bound the tries
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
+    event_log.configure(log_settings_of(policy), component="prologue")
     until = began
     if broken is not None and not call.marked:  # this may be anybody's job, which our trouble does not concern
         return Ending()
@@ -189,7 +191,8 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     if case.job is not None:
         job_snapshot.keep(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
-    show, debug = log_wishes(case.job, policy)
+    show, level = log_wishes(case.job, policy)
+    event_log.configure(job_level=level)
     with start.open_log(_uid(call)) as log, follow_log(log, show):
         playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.player)
         ends = clock.since_epoch(case.until)
@@ -198,6 +201,9 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             playbook.note(
                 log, f"the batch server's command wrote text before its answer, which was not read: {case.job.preface}"
             )
+        if case.job is not None:
+            how = "begun early" if policy.fast_start else "by ansible-playbook alone"
+            playbook.note(log, f"hosts {', '.join(case.job.nodes)}; {how}", event_log.DEBUG)
         case.head_start.hand_over()
         error = playbook.play(
             start,
@@ -207,7 +213,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             shell=case.shell,
             player=case.player,
             plain=not policy.fast_start,
-            detail=debug,
+            detail=level != event_log.INFO,
             pool=pathlib.Path(policy.vm_img_dir),
             unwanted=case.given_up.ask,
         )
@@ -282,7 +288,7 @@ def _end_unwanted(case: _Case) -> Ending:
     error = VTorqueError(f"job {case.call.job_id} was cancelled, or queued again", "while its guests booted")
     unwritten = _refuse(case, error)
     with case.start.open_any_log(case.call.uid) as log:
-        playbook.note(log, f"given up: {error}")
+        playbook.note(log, f"given up: {error}", event_log.WARNING)
     if unwritten is not None:
         raise unwritten
     return Ending()
@@ -358,11 +364,13 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
         try:
             files.write(case.start.directory / layout.VERDICT, json.dumps(data))
         except VTorqueError as failed:
-            playbook.note(log, str(failed))
+            playbook.note(log, str(failed), event_log.ERROR, "verdict")
         verb = {Action.REFUSE: "refused", Action.REQUEUE: "tried again", Action.HOLD: "held"}[enforced.action]
-        playbook.note(log, f"{verb}: {error}")
+        level = event_log.INFO if isinstance(error, UserFault) else event_log.ERROR
+        playbook.note(log, f"{verb}: {error}", level, "verdict")
         for line in lines:
-            playbook.note(log, line)
+            playbook.note(log, line, component="verdict")
+        playbook.note(log, f"{verdict.fault}, try {verdict.tried} of {verdict.of}", event_log.DEBUG, "verdict")
 
 
 def _take_back(case: _Case) -> None:
@@ -373,11 +381,11 @@ def _take_back(case: _Case) -> None:
         try:
             login_fifos.end(start.directory)
         except VTorqueError as error:
-            playbook.note(log, f"left behind for the epilogue: {error}")
+            playbook.note(log, f"left behind for the epilogue: {error}", event_log.WARNING)
         node = case.call.mother_superior or os.uname().nodename
         left = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(case.until), log=log)
         if left is not None:
-            playbook.note(log, f"left behind for the epilogue: {left}")
+            playbook.note(log, f"left behind for the epilogue: {left}", event_log.WARNING)
 
 
 def _uid(call: HookCall) -> int:

@@ -44,6 +44,7 @@ from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import Terms, open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
+from ..config.consistency import job_log_level
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
 from ..request.request import Request
@@ -234,6 +235,7 @@ class _Decided(t.NamedTuple):
     pinning: vcpu_map.VcpuMap | None
     devices: tuple[DeviceWish, ...]
     rdma: str
+    log_level: str
 
 
 def _decide(
@@ -262,7 +264,8 @@ def _decide(
     devices = wishes_for_wire(resolved.values["pci"], policy)
     _check_devices(job, devices)
     rdma = rdma_for_wire(resolved.values["vrdma"], policy, vm_nodes)
-    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, rdma)
+    level = job_log_level(policy, request.log)
+    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, rdma, level)
 
 
 def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
@@ -279,6 +282,7 @@ def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, au
         owner=decided.owner,
         guests=_guests(job, decided, rank, authorized_key) if has_guests else (),
         bare_slots=0 if has_guests else job.slot_hosts.count(node),
+        log_level=decided.log_level,
     )
 
 
@@ -297,6 +301,7 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
     chosen = wanted if resolved.values[PINNING] is True else ""
     per_node = resolved.figure("vms_per_node")
     cells, pages = numa.for_wire(resolved.values, resolved.origins, SITE_DEFAULT)
+    io = numa.io_cores(resolved.values, asked=resolved.origins[numa.IO] != SITE_DEFAULT)
     return tuple(
         GuestSpec(
             rank=node_rank * per_node + index,
@@ -320,6 +325,9 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
             shared_mib=resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0,
             rdma=decided.rdma,
             warm=resolved.values["warm"] is True,
+            io_min=io.least,
+            io_max=io.most,
+            io_required=io.required,
         )
         for index in range(per_node)
     )

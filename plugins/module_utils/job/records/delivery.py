@@ -16,7 +16,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
-from ...state import delivery_queue, layout, log_line
+from ...state import delivery_queue, event_log, layout
 from ...system import clock
 from ...system.environment import TOOL_ENVIRONMENT
 from ...text import printable
@@ -203,7 +203,10 @@ def _send_again(key: str, host: str, policy: Policy, state_dir: pathlib.Path, ss
         path = state_dir / "records" / key / layout.LOG
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            os.write(fd, log_line.log_line(f"the record {outcome.message}"))
+            event_log.configure(job=start[0])
+            level = event_log.WARNING if outcome.outcome == GIVEN_UP else event_log.INFO
+            event_log.write(fd, f"the record {outcome.message}", level, "record")
         finally:
+            event_log.configure(job="")
             os.close(fd)
     return outcome

@@ -44,6 +44,7 @@ class Guest:
         updates_words: why they did not all go well.
         vcpu_cores: the node's cores of each vCPU, where it had cores of its own; (): it had none.
         other_cores: those of all other threads of it.
+        io_least: how many of those, the first ones, virtual I/O had in any case; None: their number did not change.
         devices: addresses of the host's devices that it had.
         cells: its NUMA cells, each as `<cell of the node>:<vCPUs>:<MiB>`; (): it had none of its own.
         pages: of which size its memory was made; "": of ordinary ones.
@@ -63,6 +64,7 @@ class Guest:
     updates_words: str = ""
     vcpu_cores: tuple[str, ...] = ()
     other_cores: str = ""
+    io_least: int | None = None
     devices: str = ""
     cells: tuple[str, ...] = ()
     pages: str = ""
@@ -363,6 +365,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         updates_words=_text(updates.get("words")),
         vcpu_cores=_lists(one.get("vcpu_cores"), r"[0-9,-]{1,500}"),
         other_cores=_text(one.get("other_cores")),
+        io_least=_count(one.get("io_least")),
         devices=_text(one.get("devices")),
         cells=_lists(one.get("cells"), r"[0-9]{1,5}:[0-9,-]{1,500}:[0-9]{1,9}"),
         pages=_text(one.get("pages")),

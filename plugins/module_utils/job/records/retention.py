@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import shutil
+import stat
 import time
 
 from ...frozen import frozen
@@ -100,15 +101,17 @@ def _remove_old(
     return Retired(tuple(removed), tuple(failed), tuple(lost))
 
 
-def bound_logs(state_dir: pathlib.Path = layout.STATE_DIR) -> None:
+def bound_logs(state_dir: pathlib.Path = layout.STATE_DIR, file: pathlib.Path | None = None) -> None:
     """Let each log of what belongs to no job that has grown become its own predecessor.
 
     Args:
         state_dir: holds `log`.
+        file: the site's own (`log_file`); None: there is none.
     """
-    for path in (state_dir / "log").glob("*.log"):
+    for path in {*(state_dir / "log").glob("*.log"), *([file] if file is not None else ())}:
         with contextlib.suppress(OSError):
-            if path.stat(follow_symlinks=False).st_size > LOG_BYTES:
+            facts = path.stat(follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode) and facts.st_size > LOG_BYTES:
                 path.rename(path.with_name(f"{path.name}.1"))
 
 

@@ -152,6 +152,7 @@ _GUEST = _object(
     devices=_text,
     vcpu_cores=_text,
     other_cores=_text,
+    io_least=_count,
     cells=_text,
     pages=_text,
     warm=_text,

@@ -21,7 +21,8 @@ from .value_types import (
     text,
 )
 
-HYPERVISORS = ("kvm", "skvm", "qemu")
+HYPERVISORS = ("kvm", "qemu")
+FORMER_HYPERVISOR = "skvm"
 
 
 @frozen
@@ -65,7 +66,7 @@ KEYS: dict[str, Key] = {
     "iocm_min_cores": Key(_CORES, "least number of cores for virtual I/O"),
     "iocm_max_cores": Key(_CORES, "greatest number of cores for virtual I/O"),
     "unclot_shmem": Key(size_mib(1, 2**24), "size of that region, raised to a power of two"),
-    "hypervisor": Key(choice(*HYPERVISORS), "kvm, skvm, or qemu: software emulation"),
+    "hypervisor": Key(choice(*HYPERVISORS, FORMER_HYPERVISOR), "kvm, or qemu: software emulation; skvm is refused"),
     "nodes": Key(number(1, 100_000), "number of hosts that run guests, from the first; the others stay bare"),
     "pci": Key(several(_PCI, separator="+"), "host devices that the guest gets"),
     "checkpoint": Key(choice("off", "on"), "save the guests of the job at a request, to begin again from there"),

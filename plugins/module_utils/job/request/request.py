@@ -40,7 +40,7 @@ MAX_PART = 4096
 """Characters of our whole part of `x`, the prefix included."""
 MAX_ATTRIBUTE = 128 * 1024
 """Longer than qsub can hand over: one argument of a command ends at 128 KiB on Linux (torque.md)."""
-LOG_WORDS = {"show": "SHOW_LOG", "debug": "DEBUG"}
+LOG_WORDS = {"show": "SHOW_LOG", "debug": "DEBUG", "trace": "TRACE"}
 """What a user may wish of their job's log, and the variable by which vsub hears it.
 
 It changes what is written, and nothing else.
@@ -267,7 +267,7 @@ def files_of(values: t.Mapping[str, Value]) -> set[str]:
 
 
 def log_wishes(environment: t.Mapping[str, str]) -> dict[str, bool]:
-    """What a user's environment wishes of their job's log: `SHOW_LOG=true vsub ...`, `DEBUG=true vsub ...`.
+    """What a user's environment wishes of their job's log: `SHOW_LOG=true vsub ...`, also DEBUG and TRACE.
 
     Args:
         environment: of the user.

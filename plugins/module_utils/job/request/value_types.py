@@ -347,6 +347,25 @@ def path(what: str = "an absolute path") -> Kind:
     return Kind(read, allowed, "path")
 
 
+def line(form: str, normalize: t.Callable[[str], str]) -> Kind:
+    """Return the kind of a line of several fields.
+
+    Args:
+        form: its fields, for people.
+        normalize: returns the one spelling of a valid line; raises ValueError with what is wrong with another.
+    """
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise BadValue(form)
+        try:
+            return normalize(value)
+        except ValueError as error:
+            raise BadValue(str(error)) from None
+
+    return Kind(read, form)
+
+
 def either(*kinds: Kind) -> Kind:
     """What the first kind that takes the value makes of it.
 

@@ -4,6 +4,7 @@
 """A job in a guest of OSv: started over its REST API, heard on its console, where our launcher tells how it ended.
 
 The API starts a program and says when its thread is over; what it printed and what it returned it does not say.
+In an image without the launcher the kernel itself reports what was returned (`kernel_report.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ...state.layout import CONSOLE
 from ...state.records import ReadyRecord
 from ..request import osv_script
 from .job_signals import PAUSES, caught
+from .kernel_report import KernelReport, is_verbose
 from .lost_guest import LostWatch
 from .session import WORD_S, ConnectionLost, End, Marks, write_all
 
@@ -47,6 +49,12 @@ HARMLESS = frozenset(
     }
 )
 """What does not end a process by itself; a guest of OSv hears of no signal."""
+QUIET_S = 0.5
+"""So long the console is heard after the API says that a program is over, whose end the kernel alone reports."""
+ASK_KERNEL_S = 1.0
+"""Between two questions then: of a status of 0 the console says nothing."""
+SOON_S = 0.2
+"""Until the next question, when the kernel has reported a status: the thread is about to end."""
 NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -116,6 +124,8 @@ class Run:
         self._ask_s, self._patience_s = ask_s, patience_s
         self._token = os.urandom(16).hex()
         self._marks = Marks(self._token)
+        self._report: KernelReport | None = None
+        self._over = False
         self._lines = LineEnds()
         self._thread = ""
 
@@ -138,11 +148,27 @@ class Run:
             try:
                 for name, value in variables.items():
                     self._rest.set_variable(name, value)
-                self._thread = self._rest.start([OSV_LAUNCHER, "run", self._token, *argv])
+                self._start(argv)
             except OsvFault as fault:
                 raise self._lost(VTorqueError("nothing was run", f"{fault.what}: {fault.why}")) from None
             number = self._listen(console, wakeup)
         return End("signal", str(number)) if number else self._ended()
+
+    def _start(self, argv: t.Sequence[str]) -> None:
+        """Start the program by the launcher, or by itself where there is none and the kernel reports its end."""
+        try:
+            self._thread = self._rest.start([OSV_LAUNCHER, "run", self._token, *argv])
+        except OsvFault as fault:
+            if not fault.status or not self._kernel_reports():
+                raise
+            self._report = KernelReport(argv[0])
+            self._ask_s, self._patience_s = min(self._ask_s, ASK_KERNEL_S), min(self._patience_s, QUIET_S)
+            self._thread = self._rest.start(argv)
+
+    def _kernel_reports(self) -> bool:
+        with contextlib.suppress(OsvFault):
+            return is_verbose(self._rest.command_line())
+        return False
 
     @contextlib.contextmanager
     def _console(self) -> t.Iterator[socket.socket]:
@@ -171,12 +197,18 @@ class Run:
                 self._drain(console)
                 if self._marks.end is None:
                     raise lost
+            ask_at = min(ask_at, self._soon())
             if time.monotonic() >= ask_at:
                 over = over or (time.monotonic() if self._is_over() else None)
                 ask_at = time.monotonic() + self._ask_s
             if over is not None and time.monotonic() - over >= self._patience_s:
+                self._over = True
                 return 0
         return 0
+
+    def _soon(self) -> float:
+        reported = self._report is not None and self._report.status is not None
+        return time.monotonic() + SOON_S if reported else float("inf")
 
     def _heard(self, numbers: bytes) -> bytes:
         """Ring for those signals with which batch systems begin and end a suspension."""
@@ -189,6 +221,11 @@ class Run:
             data = console.recv(1 << 16)
         except OSError:
             data = b""
+        if self._report is not None:
+            self._write(1, self._report.feed(self._lines.feed(data)))
+            if not data:
+                self._write(1, self._report.rest())
+            return bool(data)
         for line in self._lines.feed(data).splitlines(keepends=True):
             if self._marks.end is None:  # what comes behind the launcher's last word is the guest's own
                 self._write(1, self._marks.feed(line))
@@ -212,6 +249,13 @@ class Run:
 
     def _ended(self) -> End:
         end = self._marks.end
+        if self._report is not None:
+            if not self._over:
+                raise self._lost(
+                    ConnectionLost(f"the end of the job in {self._guest} is not known", "its console ended")
+                )
+            self._write(1, self._report.rest())
+            end = End("exit", str(self._report.status or 0))
         if end is None:
             why = "the program is over, and the launcher has not said how: a program in OSv must return from main"
             raise self._lost(ConnectionLost(f"the end of the job in {self._guest} is not known", why))

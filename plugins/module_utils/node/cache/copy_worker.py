@@ -13,6 +13,7 @@ import time
 import typing as t
 
 from ...errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, broken_disk
+from ...state.event_log import WARNING, Log
 from ...system import files, process_id
 from ..pool import images
 from ..state.settings import NodeSettings
@@ -25,8 +26,6 @@ from .locations import POOL, RAMDISK, cache_of, limit_bytes, promised_bytes
 FULL = (errno.ENOSPC, errno.EDQUOT)
 TELL_S = 1.0
 """Between two words about how far it is."""
-
-Log = t.Callable[[str], None]
 
 
 def work_off(settings: NodeSettings, log: Log, *, verify: t.Sequence[str] = ()) -> tuple[str, ...]:
@@ -64,7 +63,7 @@ def _one(settings: NodeSettings, what: Want, log: Log) -> None:
         outcome = _keep(settings, what, image, log)
     except (VTorqueError, OSError) as problem:
         error = problem if isinstance(problem, VTorqueError) else NodeFault(f"image {what.image}", str(problem))
-        log(f"{what}: {error}")
+        log(f"{what}: {error}", WARNING)
         copy_queue.fail(settings, what, error, image)
         return
     log(f"{what}: {outcome}, in {time.monotonic() - began:.0f} s")
@@ -105,12 +104,12 @@ def _verify(settings: NodeSettings, what: Want, log: Log) -> bool:
     try:
         image = images.find(what.image, settings.pool)
     except UserFault as error:  # its time will come when room is needed
-        log(f"{what}: nothing says any more what it should be: {error}")
+        log(f"{what}: nothing says any more what it should be: {error}", WARNING)
         return True
     if cache.find(image) is not None and _verified(settings, what, cache, image, log):
         log(f"{what}: verified")
         return True
-    log(f"{what}: the copy is not what was verified, and is fetched again")
+    log(f"{what}: the copy is not what was verified, and is fetched again", WARNING)
     copy_queue.want(settings, what)
     return False
 
@@ -123,7 +122,7 @@ def _verified(settings: NodeSettings, what: Want, cache: Cache, image: images.Im
             cache.note_verified(image.name, check(here, Pace(None), _teller(settings, what)))
             return True
     except (ImageFault, NodeFault) as error:  # wrong, or on a part of the disk that cannot be read
-        log(f"{what}: the copy is broken, and goes: {error.why}; guests on it: {_guests_on(cache, image)}")
+        log(f"{what}: the copy is broken, and goes: {error.why}; guests on it: {_guests_on(cache, image)}", WARNING)
         cache.remove(image.name, even_used=True)
     return False
 

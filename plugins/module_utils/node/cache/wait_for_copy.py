@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 import types
 import typing as t
 
 from ...errors import VTorqueError
-from ...state import log_line
+from ...state import event_log
 from ...system.clock import Deadline
 from ...wire.messages import FS_TYPES, GuestSpec
 from ..pool import images
@@ -118,5 +117,4 @@ class _ProgressLog:
         self._step(f"the wait for an image: {text}")
         if time.monotonic() - self._said_at >= SAY_S:
             self._said_at = time.monotonic()
-            with contextlib.suppress(OSError):  # a log that cannot be written stops nothing
-                os.write(2, log_line.log_line(text))
+            event_log.note(2, text, component="cache")

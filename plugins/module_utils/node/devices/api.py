@@ -22,12 +22,18 @@ import typing as t
 from ...frozen import frozen
 from ...system.clock import Deadline
 from ...wire.messages import GuestSpec
+from ...wire.pci import PciClass
 from ..domain.domain_xml import DomainFacts
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from .leases import Lease
 
-KINDS = {"pci": "pci.passthrough", "region": "shared_region", "rxe": "vrdma.soft_roce"}
+KINDS = {
+    "pci": "pci.passthrough",
+    "region": "shared_region",
+    "rxe": "vrdma.soft_roce",
+    "sriov": "vrdma.virtual_function",
+}
 """Modules below this package, by the names of their kinds."""
 EXAMINATIONS = {"pci": "pci.examination"}
 """Modules that say which devices of a kind could be handed on now, for the doctor."""
@@ -42,12 +48,14 @@ class HostDevice:
         name: of the device in its leases; of a PCI device the address.
         label: what records call it, where that is not its name.
         size_mib: of memory, which is made anew and has no size of its own, in MiB; 0: of all others.
+        identity: what it is given before its guest has it, as its kind reads it.
     """
 
     kind: str
     name: str
     label: str = ""
     size_mib: int = 0
+    identity: tuple[str, ...] = ()
 
     @property
     def fragment(self) -> str:
@@ -106,6 +114,25 @@ class DeviceKind(t.Protocol):
         Returns:
             What was done, in words.
         """
+
+
+class RdmaKind(DeviceKind, t.Protocol):
+    """A kind of RDMA devices, of which a site has one (`vrdma_kind`)."""
+
+    def find_problem(self, settings: NodeSettings) -> str:
+        """Return why no guest of this node could have one now, or ""."""
+
+    def list_classes(self, settings: NodeSettings) -> tuple[PciClass, ...]:
+        """Return its PCI devices of this node as a class, to be listed with those that the site lists itself."""
+
+
+def load_rdma_kind(name: str) -> RdmaKind:
+    """Return a kind of RDMA devices.
+
+    Args:
+        name: one of `wire.messages.RDMA_KINDS` that is in `KINDS`.
+    """
+    return t.cast(RdmaKind, _load(KINDS[name]))
 
 
 def load_kind(name: str) -> DeviceKind:

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ...effects import leaves_nothing
+from ...errors import UserFault
 from ...system.clock import Deadline
 from ...wire.messages import GuestSpec
 from ..state.settings import NodeSettings
 from . import leases
-from .api import KINDS, HostDevice, Taking, load_examination, load_kind
+from .api import KINDS, HostDevice, Taking, load_examination, load_kind, load_rdma_kind
 
 if t.TYPE_CHECKING:
     from .pci.examination import Examined
@@ -25,13 +27,25 @@ def any_wanted(specs: t.Iterable[GuestSpec]) -> bool:
 
 
 def examine(settings: NodeSettings) -> tuple[Examined, ...]:
-    """Return what there is to say of the devices that the site lists for this node (`pci/examination.py`).
+    """Return what there is to say of PCI devices of this node that guests may have (`pci/examination.py`).
+
+    They are those that the site lists, and those of its kind of RDMA devices.
 
     Raises:
         NodeFault: what starts have cannot be read.
     """
-    found: tuple[Examined, ...] = load_examination("pci").examine(settings)
+    classes = settings.pci_classes
+    if settings.rdma_kind in KINDS:
+        classes = (*classes, *load_rdma_kind(settings.rdma_kind).list_classes(settings))
+    if not classes:
+        return ()
+    found: tuple[Examined, ...] = load_examination("pci").examine(dataclasses.replace(settings, pci_classes=classes))
     return found
+
+
+def find_rdma_problem(settings: NodeSettings) -> str:
+    """Return why no guest of this node could have an RDMA device now, or "": also where the site gives it none."""
+    return load_rdma_kind(settings.rdma_kind).find_problem(settings) if settings.rdma_kind in KINDS else ""
 
 
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
@@ -44,6 +58,8 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
         VTorqueError: they cannot be had; nothing was touched.
     """
     found: dict[int, tuple[HostDevice, ...]] = {}
+    if unknown := {spec.rdma for spec in taking.guests if spec.rdma} - KINDS.keys():
+        raise UserFault("vrdma=true", f"no node has devices of the kind {', '.join(unknown)} yet", "vrdma=false")
     for kind in map(load_kind, KINDS):
         if any(map(kind.is_wanted, taking.guests)):
             for index, devices in kind.take(taking).items():

@@ -70,6 +70,8 @@ class DomainSpec:
         served: socket at which one serves their own image; None: `image` is a file of the site's.
         template: which of the domains it is (`GuestKind.domain`).
         shape: sockets, cells and pages of a guest whose vCPUs have cores of their own; None: as the hypervisor has it.
+        io_threads: threads of qemu's that serve disks, one for each; 0: its main thread serves all.
+        queues: of its network card; with KVM each has a thread of the kernel's.  0: as libvirt has it.
         devices: of the host, each with the template of its own part (`devices/api.py`).
     """
 
@@ -109,6 +111,8 @@ class DomainSpec:
     template: str = SLG.domain
     devices: tuple[Device, ...] = ()
     shape: Shape | None = None
+    io_threads: int = 0
+    queues: int = 0
 
     @property
     def huge(self) -> bool:

@@ -9,6 +9,7 @@ The accounts of the batch system know of a ssh client alone; this is the job's r
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import pathlib
 import re
@@ -36,6 +37,7 @@ def save_use(
     record: pathlib.Path,
     owner_uid: int | None,
     before: t.Mapping[str, GuestUse] = types.MappingProxyType({}),
+    io_cores: tuple[int, int] | None = None,
 ) -> None:
     """Write down what guests have used so far; that it cannot be written, or is not known, stops no removal.
 
@@ -45,6 +47,8 @@ def save_use(
         record: the directory of the job's record on this node; figures of guests that went earlier stay there.
         owner_uid: who may read it besides root; None: nobody.
         before: what guests used before they were saved to the disk, with which libvirt's figures begin anew.
+        io_cores: the most cores that virtual I/O of all of them has used at a time, and how often their number changed;
+            None: they had none.
     """
     with contextlib.suppress(OSError, VTorqueError):
         figures = domains.figures(names, WITHIN_S)
@@ -52,6 +56,8 @@ def save_use(
         found = dict(before) | {one.name: one for one in read_use(record)}
         for name, measured in figures.items():
             found[name] = add_use(before.get(name), use_of(name, measured, _read_process(name)))
+            if io_cores is not None:
+                found[name] = dataclasses.replace(found[name], io_cores_most=io_cores[0], io_changes=io_cores[1])
         if figures or before:
             files.make_record_directory(record, owner_uid)
             text = json.dumps({"used": [to_dict(found[name]) for name in sorted(found)]})

@@ -31,6 +31,8 @@ _STAGES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 """Furthest first; what was seen last is told."""
 _PANIC = re.compile(r"Kernel panic - not syncing.*")
+_OSV_ADDRESS = re.compile(r"eth[0-9]: ([0-9.]{7,15})")
+"""The whole line that OSv's kernel prints when it has its lease (core/dhcp.cc)."""
 
 
 def plain(text: str) -> str:
@@ -59,6 +61,7 @@ class Console:
         self.bytes_seen = 0
         self.stage = ""
         self.ready_address: str | None = None
+        self.kernel_address = ""
         self.failed: str | None = None
         self.panic: str | None = None
 
@@ -118,9 +121,16 @@ class Console:
         elif found := _PANIC.search(line):
             # the kernel repeats it after its trace
             self.panic = self.panic or found[0][:300]
+        elif found := _OSV_ADDRESS.fullmatch(line):
+            self.kernel_address = found[1]
         else:
             stage = next((name for name, pattern in _STAGES if pattern.search(line)), "")
             self.stage = stage or self.stage
+
+    @property
+    def named_address(self) -> str:
+        """Where the guest says that it is; an address without its token proves nothing.  "": nowhere."""
+        return self.ready_address or self.kernel_address
 
     def describe(self) -> str:
         """How far the guest came, in words."""

@@ -17,7 +17,6 @@ import secrets
 import time
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import SiteFault, VTorqueError
 from ...system.clock import Deadline
 from .agent import Channel, order_all
@@ -72,7 +71,6 @@ class Identity:
     search_domains: tuple[str, ...] = ()
 
 
-@leaves_nothing
 def files_of(user_data: str) -> tuple[GuestFileText, ...]:
     """Return the files that cloud-init would write.
 
@@ -94,7 +92,6 @@ def files_of(user_data: str) -> tuple[GuestFileText, ...]:
     return tuple(found)
 
 
-@leaves_nothing
 def order_of(identity: Identity, files: t.Iterable[GuestFileText], there: t.Mapping[str, str]) -> str:
     """Return the text of the order, with randomness of its own.
 

@@ -27,6 +27,7 @@ import typing as t
 
 from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, UserFault, VTorqueError
 from ...slow_libraries import load_library
+from ...state import event_log
 from ...system.clock import Deadline, Timings
 from ...system.environment import TOOL_ENVIRONMENT
 from ...wire.ssh_options import GUEST_PROBE, option_arguments
@@ -58,6 +59,7 @@ class Awaited:
         console: its serial console.
         timings: gets the phases `address` (until the first candidate) and `ready` (from then on).
         expected: addresses that are known beforehand (the static map).
+        announces: does every image of its kind say on the console that it is ready? Else it is asked before that, too.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Awaited:
     console: Console
     timings: Timings
     expected: tuple[Candidate, ...] = ()
+    announces: bool = True
 
 
 def write_known_hosts(path: pathlib.Path, host_key: str) -> None:
@@ -168,15 +171,13 @@ class _Watch:
     """What is known of one guest so far."""
 
     def __init__(self, guest: Awaited, probe_s: float) -> None:
-        self.guest = guest
-        self.probe_s = probe_s
+        self.guest, self.probe_s = guest, probe_s
         self.began = time.monotonic()
         self.addressed: float | None = None
         self.candidates: dict[str, str] = {}
         self.refusals: dict[str, str] = {}
         self.probe: Probe | None = None
-        self.retry_s = _RETRY_FIRST_S
-        self.retry_at = 0.0
+        self.retry_s, self.retry_at = _RETRY_FIRST_S, 0.0
         self.moved_at = self.began
         self.address: str | None = None
         for candidate in guest.expected:
@@ -198,6 +199,8 @@ class _Watch:
         """
         if self.guest.console.read():
             self.moved_at = time.monotonic()
+            if not self.guest.announces:
+                self.retry_at = min(self.retry_at, self.moved_at + _RETRY_FIRST_S)
         console = self.guest.console
         if console.failed is not None:
             # the guest lives, and what its site promised is not there, or its image cannot have what its user asked for
@@ -207,10 +210,9 @@ class _Watch:
         if console.panic is not None:
             what = f"the kernel of guest {self.guest.name} panicked"
             raise GuestFault(what, console.panic, console.describe_end(), symptom="panicked")
-        if console.ready_address is None:
+        if self._silent():
             return
-        claimed = usable_address(console.ready_address)
-        if claimed is not None and claimed not in self.candidates:
+        if (claimed := usable_address(console.named_address)) is not None and claimed not in self.candidates:
             self.learn(Candidate(claimed, "console"))
         if self.probe is not None:
             self._hear()
@@ -218,12 +220,16 @@ class _Watch:
         if self.candidates and self.address is None and self.probe is None and time.monotonic() >= self.retry_at:
             self._ask()
 
+    def _silent(self) -> bool:
+        return self.guest.announces and self.guest.console.ready_address is None
+
     def _ask(self) -> None:
         """Ask at the address the guest names first, then in turn at the others."""
         order = sorted(self.candidates, key=lambda a: (a in self.refusals, a != self.guest.console.ready_address))
         if all(address in self.refusals for address in order):
             self.refusals.clear()
             order.sort(key=lambda a: a != self.guest.console.ready_address)
+        event_log.note(2, f"guest {self.guest.name} is asked at {order[0]}", event_log.TRACE, "readiness")
         self.probe = self.guest.ask(order[0], self.probe_s)
 
     def _hear(self) -> None:
@@ -250,12 +256,11 @@ class _Watch:
     def _note_timings(self) -> None:
         now = time.monotonic()
         addressed = self.addressed or now
-        self.guest.timings.seconds["address"] = addressed - self.began
-        self.guest.timings.seconds["ready"] = now - addressed
+        self.guest.timings.seconds.update({"address": addressed - self.began, "ready": now - addressed})
 
     def wakes_at(self) -> float:
         """When to look again although nothing moved (monotonic)."""
-        if self.address is not None or self.guest.console.ready_address is None or not self.candidates:
+        if self.address is not None or self._silent() or not self.candidates:
             return float("inf")
         return self.probe.deadline.at if self.probe else self.retry_at
 
@@ -312,8 +317,7 @@ def wait_ready(
         _check_alive(watches, domains)
         while True:
             _look(watches, domains, neighbours)
-            waiting = [watch for watch in watches.values() if watch.address is None]
-            if not waiting:
+            if not (waiting := [watch for watch in watches.values() if watch.address is None]):
                 return {name: t.cast(str, watch.address) for name, watch in watches.items()}
             if deadline.passed:
                 raise _late(waiting, time.monotonic() - began)
@@ -331,7 +335,9 @@ def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbo
         if watch.address is None:
             watch.step()
     for event in events:
-        _check_event(event, watches)
+        facts = domains.facts(event.name) if event.kind in _OVER and event.name in watches else None
+        if facts is None or facts.state != "running":  # else a guest of that name ended before this one began
+            _check_event(event, watches)
 
 
 def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Deadline) -> None:
@@ -346,7 +352,6 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 @contextlib.contextmanager
 def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
     inotify_simple = load_library("inotify_simple")
-
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:
         for guest in guests:
@@ -374,10 +379,10 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     if watch is None or (event.kind not in _OVER and event.kind != "suspended"):
         return
     watch.guest.console.read()
-    last_lines = watch.guest.console.last_words()
-    ending = f"; the last lines of its console: {last_lines}" if last_lines else "; its console is silent"
-    if watch.guest.console.failed or watch.guest.console.panic:
-        ending = f"; it said: {watch.guest.console.failed or watch.guest.console.panic}"
+    last = watch.guest.console.last_words()
+    ending = f"; the last lines of its console: {last}" if last else "; its console is silent"
+    if fault := watch.guest.console.failed or watch.guest.console.panic:
+        ending = f"; it said: {fault}"
     if event.kind == "suspended":
         raise VTorqueError(f"guest {event.name} was paused", f"{event.reason or 'libvirt does not say why'}{ending}")
     raise GuestFault(
@@ -389,8 +394,7 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
 
 
 def _late(waiting: t.Sequence[_Watch], waited_s: float) -> VTorqueError:
-    names = ", ".join(watch.guest.name for watch in waiting)
-    what = f"guest {names} was not ready within {waited_s:.0f} s"
+    what = f"guest {', '.join(watch.guest.name for watch in waiting)} was not ready within {waited_s:.0f} s"
     why = " / ".join(f"{watch.guest.name}: {watch.describe()}" for watch in waiting)
     hint = waiting[0].guest.console.describe_end()
     # a silent guest blames nobody; one that lives and is not reached has a site around it

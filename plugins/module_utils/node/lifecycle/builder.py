@@ -16,8 +16,8 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
+from ...state import event_log
 from ...state.layout import job_key
-from ...state.log_line import log_line
 from ...system import signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
@@ -65,12 +65,14 @@ class Builder:
     Attributes:
         ours: it holds the lock of the start alone, so that the start is ours to make and to bury.
         doing: what it said last that it does.
+        steps: what it said that it does, until its parent has logged it.
         answer: `guests` or `error`; None: it has not come to an end, or ended without a word.
     """
 
     def __init__(self, order: Order, lock: start_lock.Lock) -> None:
         self.ours = False
         self.doing = "nothing yet"
+        self.steps: list[str] = []
         self.answer: dict[str, t.Any] | None = None
         self._lines = lines.LineReader()
         self._hearing, saying = os.pipe2(os.O_CLOEXEC)
@@ -96,6 +98,7 @@ class Builder:
             message = json.loads(line)
             self.ours = message.get("ours", self.ours)
             self.doing = message.get("doing", self.doing)
+            self.steps += [self.doing] if "doing" in message else []
             if "guests" in message or "error" in message:
                 self.answer = message
         return bool(data)
@@ -119,6 +122,7 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
     try:
         os.setpgid(0, 0)
         # a worker that is killed takes its builder with it: nothing is made behind the back of who cleans up
+        event_log.configure(program="builder", component="builder")
         if signals.die_with(worker):
             signals.raise_on_signal()
             signals.unblock_signals()
@@ -126,7 +130,7 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
     except signals.Terminated:
         pass
     except BaseException:  # nobody above us would say it
-        os.write(2, log_line(traceback.format_exc()))
+        event_log.note(2, traceback.format_exc(), event_log.ERROR)
     finally:
         os._exit(0)
 

@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import time
+import typing as t
 
 from ...errors import VTorqueError
 from ...wire.messages import Owner
@@ -66,6 +67,39 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
             if name != QEMU and one.process is None:
                 one.ended_at = time.monotonic()
     return {guest: list(needed.values()) for guest, needed in found.items()}
+
+
+def processes_of(guest: pathlib.Path, settings: NodeSettings) -> tuple[int, tuple[int, ...]] | None:
+    """Return the number of a guest's qemu, and those of what serves it; None: it has no process.
+
+    Args:
+        guest: its directory.
+        settings: this node's own word.
+
+    Raises:
+        VTorqueError: the processes cannot be looked at.
+    """
+    return pick_processes(guest, read_processes(guest.parent.name, settings))
+
+
+def read_processes(key: str, settings: NodeSettings) -> dict[int, tuple[str, bool]]:
+    """Return the command lines of a start's processes, and of each whether it serves a guest's qemu."""
+    found = {}
+    for number, owner in inventory.processes(settings):
+        if owner == key:
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                text = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().decode("utf-8", "replace")
+                found[number] = (text, text.startswith((virtiofsd.NAME, user_disk.NAME)))
+    return found
+
+
+def pick_processes(
+    guest: pathlib.Path, processes: t.Mapping[int, tuple[str, bool]]
+) -> tuple[int, tuple[int, ...]] | None:
+    """Return those of one guest, as `processes_of`, of what `read_processes` has returned."""
+    own = {number: server for number, (text, server) in processes.items() if f"{guest}/" in text}
+    qemu = next((number for number, server in own.items() if not server), None)
+    return None if qemu is None else (qemu, tuple(number for number, server in own.items() if server))
 
 
 def confine(key: str, settings: NodeSettings, cores: Cores) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import time
 import typing as t
 
+from ...state import event_log
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
 from ...system.process_limits import WORDS, leash
@@ -36,7 +37,7 @@ class Telling:
         log: takes a line for the job's log.
     """
 
-    def __init__(self, command: t.Sequence[str], lost: LostGuest, log: t.Callable[[str], None]) -> None:
+    def __init__(self, command: t.Sequence[str], lost: LostGuest, log: event_log.Log) -> None:
         self._command, self._log = list(command), log
         self._said = json.dumps(to_dict(lost), ensure_ascii=True).encode("ascii") + b"\n"
         self._pauses = iter(PAUSES_S)
@@ -74,7 +75,10 @@ class Telling:
     def _failed(self, why: str) -> None:
         pause_s = next(self._pauses, None)
         self._again_at = None if pause_s is None else time.monotonic() + pause_s
-        self._log(f"the mother superior was not told{'' if pause_s is None else ', it is tried again'}: {why}")
+        self._log(
+            f"the mother superior was not told{'' if pause_s is None else ', it is tried again'}: {why}",
+            event_log.WARNING,
+        )
 
     def filenos(self) -> list[int]:
         """Readable when the command has ended."""

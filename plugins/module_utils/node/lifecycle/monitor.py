@@ -17,10 +17,9 @@ import os
 import pathlib
 import threading
 import time
-import typing as t
 
 from ...errors import VTorqueError
-from ...state import records, shell_message
+from ...state import event_log, records, shell_message
 from ...state.layout import job_key
 from ...state.records import LostRecord
 from ...system.signals import Noted
@@ -29,8 +28,10 @@ from ...wire.messages import VERSION, LostGuest
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..guest.console import Console
+from ..io_cores.balancer import Balancer
 from ..state.start_lock import OverWatch
 from ..system import cpus
+from ..telemetry.sample_file import was_alone
 from ..telemetry.sampler import Sampler
 from . import guest_processes as lifelines
 from .builder import Order, readable
@@ -118,7 +119,7 @@ class Watching:
         domains: the connection to libvirt, None while there is none.
     """
 
-    def __init__(self, order: Order, log: t.Callable[[str], None]) -> None:
+    def __init__(self, order: Order, log: event_log.Log) -> None:
         part, settings = order.part, order.settings
         self._part, self._settings, self._log, self._tell = part, settings, log, order.tell
         self._cores, self._cpusets = order.cores, order.cpusets
@@ -138,6 +139,7 @@ class Watching:
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
         self._follower = Follower(order.follow, self._place, log)
         self._sampler = Sampler(part, settings, needed, log)
+        self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -162,8 +164,18 @@ class Watching:
             self._pausing.follow(self.domains, lost)
             self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
+            self._io.follow((*lost, *self._pausing.away), suspended=self._pausing.suspended)
             if self._telling is not None:
                 self._telling.go_on()
+
+    def _find_processes(self, guest: pathlib.Path) -> tuple[int, tuple[int, ...]] | None:
+        """The processes of a guest; None: it has none, or nobody can look."""
+        with contextlib.suppress(OSError, VTorqueError):
+            return lifelines.processes_of(guest, self._settings)
+        return None
+
+    def _has_node_alone(self) -> bool:
+        return was_alone(self._settings.record_dir(self._part.job_id, self._part.start))
 
     def _note_away(self) -> None:
         """Who goes to the disk has no process that could be lost; who has come back has a new one."""
@@ -219,7 +231,7 @@ class Watching:
             due.append(time.monotonic() + self._telling.due_s())
         if self._cpusets and self.domains is not None:
             due.append(self._cpusets_at)
-        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower, self._sampler)]
+        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower, self._sampler, self._io)]
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
 
     # -- libvirt
@@ -268,7 +280,7 @@ class Watching:
             elif facts is None and (guest.itself.process is None or guest.itself.ended_at):
                 self._lose(guest, "libvirt no longer knows it")
             elif facts is None:
-                self._log(f"libvirt does not know guest {name}, whose process lives")
+                self._log(f"libvirt does not know guest {name}, whose process lives", event_log.WARNING)
 
     def _later(self) -> None:
         self._retry_at = time.monotonic() + self._pause_s
@@ -282,7 +294,7 @@ class Watching:
 
     def _take(self, event: DomainEvent) -> None:
         if event.kind == "lost":
-            self._log(f"libvirt was lost ({event.reason or 'no reason'}); its guests may live")
+            self._log(f"libvirt was lost ({event.reason or 'no reason'}); its guests may live", event_log.WARNING)
             self._drop()
             self._later()
         guest = self._guests.get(event.name)
@@ -314,7 +326,7 @@ class Watching:
                     f"guests stay on the job's cores {cpus.written(cores)}, and not on {cpus.written(self._cores)}"
                 )
         except (OSError, VTorqueError) as error:
-            self._log(f"guests are not on the job's cores, it is tried again: {error}")
+            self._log(f"guests are not on the job's cores, it is tried again: {error}", event_log.WARNING)
             self._cpusets_at = time.monotonic() + LAST_PAUSE_S
             return
         if cores:
@@ -335,7 +347,7 @@ class Watching:
             console.read()
         console.close()
         last_lines = console.last_words()
-        self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}")
+        self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}", event_log.WARNING)
         if self._tell:
             self._tell_superior(guest.name, reason, last_lines)
             return
@@ -343,7 +355,7 @@ class Watching:
         try:
             records.write_lost(self._place, lost, reader_uid=self._part.owner.uid)
         except (OSError, VTorqueError) as error:
-            self._log(f"lost.json was not written: {error}")
+            self._log(f"lost.json was not written: {error}", event_log.WARNING)
 
     def _tell_superior(self, name: str, reason: str, last_lines: str) -> None:
         """The first word ends the job: there is no second."""

@@ -20,7 +20,7 @@ import time
 import typing as t
 
 from ...errors import VTorqueError
-from ...state import login_fifos, shell_message
+from ...state import event_log, login_fifos, shell_message
 from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...system.environment import ROOT_ENVIRONMENT
@@ -61,7 +61,7 @@ class Pausing:
         part: NodePart,
         settings: NodeSettings,
         names: t.Iterable[str],
-        log: t.Callable[[str], None],
+        log: event_log.Log,
         directory: pathlib.Path,
     ) -> None:
         self._part, self._settings, self._log, self._directory = part, settings, log, directory
@@ -147,7 +147,9 @@ class Pausing:
         try:
             begun = self._saving.bring_back(domains)
         except VTorqueError as error:
-            self._log(f"saved guests are still on the disk, it is tried again: {error}")
+            self._log(
+                f"saved guests are still on the disk, it is tried again: {error}", event_log.WARNING, "suspension"
+            )
             begun = False
         for name in names if begun else ():  # that it stands still is heard once more
             self._expected[name] += 1
@@ -166,11 +168,11 @@ class Pausing:
         self._again_at = 0.0 if len(done) == len(due) else time.monotonic() + AGAIN_S
         if ordered and done:
             self._since = self._since or time.monotonic()
-            self._log(f"paused, as the job is suspended: {', '.join(done)}")
+            self._log(f"paused, as the job is suspended: {', '.join(done)}", component="suspension")
             return
         if done:
             passed = f"{time.monotonic() - self._since:.1f} s" if self._since else "some time"
-            self._log(f"gone on after {passed}: {', '.join(done)}")
+            self._log(f"gone on after {passed}: {', '.join(done)}", component="suspension")
         if any(self._paused.values()):
             return
         self._since = None
@@ -214,7 +216,11 @@ class Pausing:
             new = domains.pause(name, paused=ordered)
         except VTorqueError as error:
             self._expected[name] -= ordered
-            self._log(f"guest {name} {'runs on' if ordered else 'stands still'}, it is tried again: {error}")
+            self._log(
+                f"guest {name} {'runs on' if ordered else 'stands still'}, it is tried again: {error}",
+                event_log.WARNING,
+                "suspension",
+            )
             return False
         if ordered and not new:
             self._expected[name] -= 1
@@ -229,7 +235,7 @@ class Pausing:
         except (OSError, VTorqueError) as error:
             problems = (f"clocks were not set: {error}",)
         for problem in problems:
-            self._log(problem)
+            self._log(problem, event_log.WARNING, "suspension")
 
 
 def _is_connection(pid: int, shell: int, uid: int) -> bool:
@@ -253,7 +259,7 @@ class Follower:
         log: takes a line for the job's log.
     """
 
-    def __init__(self, command: t.Sequence[str], directory: pathlib.Path, log: t.Callable[[str], None]) -> None:
+    def __init__(self, command: t.Sequence[str], directory: pathlib.Path, log: event_log.Log) -> None:
         self._command, self._log = list(command), log
         self._bell = shell_message.Bell(directory) if command else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -287,7 +293,7 @@ class Follower:
             )
             os.set_blocking(t.cast("t.IO[bytes]", self._process.stdin).fileno(), False)
         except OSError as error:
-            self._log(f"whether the job is suspended was not asked: {error}")
+            self._log(f"whether the job is suspended was not asked: {error}", event_log.WARNING, "suspension")
 
     def close(self) -> None:
         """Nobody needs its orders any more."""

@@ -19,6 +19,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...guest_saving import objections_to_saving
+from ...state import event_log
 from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...time_budget import RETURN_LOCK_S, SAVING_END_S
@@ -47,9 +48,7 @@ class Saving:
         log: takes a line for the job's log.
     """
 
-    def __init__(
-        self, part: NodePart, settings: NodeSettings, names: t.Iterable[str], log: t.Callable[[str], None]
-    ) -> None:
+    def __init__(self, part: NodePart, settings: NodeSettings, names: t.Iterable[str], log: event_log.Log) -> None:
         self._settings, self._log = settings, log
         self._key = job_key(part.job_id, part.start)
         self._directory = settings.start_dir(part.job_id, part.start)
@@ -108,7 +107,7 @@ class Saving:
                     saved_memory.order_return(self._directory / name)
         if lack:
             if lack != self._lack:
-                self._log(f"saved guests stay on the disk: {lack}")
+                self._log(f"saved guests stay on the disk: {lack}", event_log.WARNING, "suspension")
             self._lack = lack
             return False
         self._lack = ""
@@ -198,7 +197,10 @@ class Saving:
             if used is not None:
                 usage.note_before(guest, used)
             size = file.stat().st_blocks * 512
-            self._log(f"guest {name} is saved, {size >> 20} MiB on the disk of {self._settings.node_name}")
+            self._log(
+                f"guest {name} is saved, {size >> 20} MiB on the disk of {self._settings.node_name}",
+                component="suspension",
+            )
         except (OSError, VTorqueError) as error:
             if saved_memory.is_complete(guest) and _is_gone(domains, name):
                 return AWAY
@@ -209,7 +211,7 @@ class Saving:
     def _stay(self, guest: pathlib.Path, why: str) -> None:
         if self._over:
             return
-        self._log(f"guest {guest.name} is paused and not saved: {why}")
+        self._log(f"guest {guest.name} is paused and not saved: {why}", event_log.WARNING, "suspension")
         saved_memory.forget(guest)
 
     def _restore(self, domains: Domains, name: str) -> str:
@@ -221,12 +223,12 @@ class Saving:
                 domains.restore(saved_memory.memory_file(guest))
             self._limit(domains, guest)
         except (OSError, VTorqueError) as error:
-            self._log(f"guest {name} is still on the disk, it is tried again: {error}")
+            self._log(f"guest {name} is still on the disk, it is tried again: {error}", event_log.WARNING, "suspension")
             return AWAY
         if self._over:
             return AWAY
         saved_memory.forget(guest)
-        self._log(f"guest {name} is back from the disk")
+        self._log(f"guest {name} is back from the disk", component="suspension")
         return HERE
 
     def _limit(self, domains: Domains, guest: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ import traceback
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
-from ...state import layout, log_line
+from ...state import event_log, layout
 from ...system import acl, files, fileserver_probe, signals
 from ...system.clock import Deadline
 from ...system.process_id import ProcessId
@@ -60,12 +60,16 @@ def _live(order: Order, answering: int) -> t.NoReturn:
         os.setsid()
         os.chdir("/")
         answering = _own_descriptors(order, answering)
+        part = order.part
+        event_log.configure(
+            order.settings.log, program="worker", component="worker", job=part.job_id, job_level=part.log_level
+        )
         signals.reset_signals()
         noted = signals.Noted()  # for good: what was before it is the caller's
         signals.unblock_signals()
         _Worker(order, noted, answering).run()
     except BaseException:  # nobody above us would say it
-        log(traceback.format_exc())
+        log(traceback.format_exc(), event_log.ERROR)
     finally:
         os._exit(0)
 
@@ -143,7 +147,10 @@ class _Worker:
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
             heard = readable((builder.fileno(), *others), max(0.0, wake_at - time.monotonic()))
-            if builder.fileno() in heard and not builder.hear():
+            alive = builder.fileno() not in heard or builder.hear()
+            while builder.steps:
+                log(builder.steps.pop(0), event_log.DEBUG, "builder")
+            if not alive:
                 break
             if why is None:
                 why = self._reason(over, builder, began)
@@ -200,9 +207,9 @@ class _Worker:
         except NodeFault as fault:
             # that it cannot even be undone proves more than what was seen first
             error = fault.to_dict() if error["fault"] == VTorqueError.fault else error
-            log(f"not undone: {fault}")
+            log(f"not undone: {fault}", event_log.ERROR)
         except Exception as fault:  # whatever it is, the caller gets an answer
-            log(f"not undone: {type(fault).__name__}: {fault}")
+            log(f"not undone: {type(fault).__name__}: {fault}", event_log.ERROR)
         lock.close()  # who has the answer may count on it
         self._answer({"error": error})
 
@@ -210,7 +217,7 @@ class _Worker:
         try:
             start_lock.bury(self.settings, self.order.key)
         except OSError as error:
-            log(f"the tombstone was not set: {error}")
+            log(f"the tombstone was not set: {error}", event_log.ERROR)
 
     def _answer(self, answer: dict[str, t.Any] | None) -> bool:
         """Give the answer, once; False when nobody waits for it."""
@@ -232,7 +239,7 @@ class _Worker:
             watching.end_samples()
             log(f"worker {os.getpid()} takes the guests away: {why}")
             if over.over() and watching.domains is None:
-                log("without libvirt: left to whoever ended the start")
+                log("without libvirt: left to whoever ended the start", event_log.WARNING)
                 return
             self._bury()
             watching.end_pause()
@@ -244,7 +251,7 @@ class _Worker:
             lock.sign(ProcessId.of(os.getpid()), removed)
             log(f"worker {os.getpid()} took away: {', '.join(removed) or 'nothing'}")
         except VTorqueError as error:
-            log(f"left to whoever cleans up: {error}")
+            log(f"left to whoever cleans up: {error}", event_log.ERROR)
         finally:
             watching.close()
 
@@ -252,14 +259,14 @@ class _Worker:
         """What the site does in guests before they go, and the user's disk given back; nothing of it keeps them."""
         try:
             for problem in site_scripts.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
-                log(problem)
+                log(problem, event_log.WARNING)
         except VTorqueError as error:
-            log(f"the site's epilogues in the guests: {error}")
+            log(f"the site's epilogues in the guests: {error}", event_log.WARNING)
         try:
             for problem in data_disk.unmount(self.order.part.job_id, self.order.part.start, self.settings):
-                log(problem)
+                log(problem, event_log.WARNING)
         except VTorqueError as error:
-            log(f"the user's disk: {error}")
+            log(f"the user's disk: {error}", event_log.WARNING)
 
 
 def _abandoned(fd: int) -> bool:
@@ -269,7 +276,7 @@ def _abandoned(fd: int) -> bool:
     return bool(poll.poll(0))
 
 
-def log(text: str) -> None:
+def log(text: str, level: str = event_log.INFO, component: str = "") -> None:
     """A line in the job's log; that it cannot be written stops nothing."""
     with contextlib.suppress(OSError):
-        os.write(2, log_line.log_line(text))
+        event_log.write(2, text, level, component)

@@ -38,6 +38,8 @@ def claim(directory: pathlib.Path, pins: Pins, promise: Promise | None = None) -
         VTorqueError: it was not written.
     """
     content: dict[str, t.Any] = {"vcpus": list(map(cpus.written, pins.vcpus)), "others": cpus.written(pins.others)}
+    if pins.io_least:
+        content["io_least"] = pins.io_least
     if promise is not None and (promise.cells or promise.pages):
         content["memory"] = [[cell, mib] for cell, mib in promise.cells.items()]
         content["pages"] = [[*pool, count] for pool, count in promise.pages.items()]
@@ -124,6 +126,7 @@ def read_pins(directory: pathlib.Path) -> Pins | None:
     """
     try:
         content = files.read_json(directory / FILE)
-        return Pins(tuple(map(cpus.read, content["vcpus"])), cpus.read(content["others"]))
+        least = int(content.get("io_least", 0))
+        return Pins(tuple(map(cpus.read, content["vcpus"])), cpus.read(content["others"]), least)
     except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError, AttributeError, VTorqueError):
         return None

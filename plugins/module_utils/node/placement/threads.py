@@ -60,6 +60,7 @@ def place_threads(
     servers: t.Iterable[int],
     pins: Pins,
     *,
+    exactly: bool = False,
     move: Move = os.sched_setaffinity,
     proc: pathlib.Path = PROC,
 ) -> tuple[str, ...]:
@@ -70,6 +71,8 @@ def place_threads(
         qemu: number of its process.
         servers: numbers of the processes that serve it.
         pins: where its threads must be.
+        exactly: threads that may run on some of their cores alone may run on all of them afterwards, as far as their
+            control groups reach.
         move: lets a thread run on these cores and no others.
         proc: where the kernel shows them.
 
@@ -82,13 +85,14 @@ def place_threads(
     servers = tuple(servers)
     moved: list[str] = []
     for last in (False,) * (ROUNDS - 1) + (True,):
+        fits = _is_exactly if exactly and not moved else _is_within
         found = read_threads(qemu, servers, proc)
         there = {thread.vcpu for thread in found}
         alone = any(thread.vcpu == EVERY for thread in found)
         if missing := [vcpu for vcpu in range(len(pins.vcpus)) if vcpu not in there and not alone]:
             why = f"vCPU {missing[0]} has no thread of its own in process {qemu}"
             raise NodeFault(f"the threads of guest {guest}", why, "are its threads without names (debug-threads)?")
-        astray = [(thread, wanted) for thread in found if not _is_within(thread, wanted := _place_of(thread, pins))]
+        astray = [(thread, wanted) for thread in found if not fits(thread, wanted := _place_of(thread, pins))]
         if not astray:
             return tuple(moved)
         if last:
@@ -102,6 +106,11 @@ def place_threads(
             _move(thread, qemu, wanted, move, proc)
             moved.append(thread.name)
     return tuple(moved)
+
+
+def read_kernel_threads(qemu: int, proc: pathlib.Path = PROC) -> tuple[int, ...]:
+    """Read the numbers of the threads that the kernel has made for a guest and that are none of its qemu's."""
+    return tuple(thread.number for thread in _of_kernel(qemu, proc))
 
 
 def read_threads(qemu: int, servers: t.Iterable[int] = (), proc: pathlib.Path = PROC) -> tuple[Thread, ...]:
@@ -171,6 +180,10 @@ def _place_of(thread: Thread, pins: Pins) -> cpus.Cores:
 
 def _is_within(thread: Thread, wanted: cpus.Cores) -> bool:
     return set(thread.allowed) <= set(wanted)
+
+
+def _is_exactly(thread: Thread, wanted: cpus.Cores) -> bool:
+    return set(thread.allowed) == set(wanted)
 
 
 def _move(thread: Thread, qemu: int, wanted: cpus.Cores, move: Move, proc: pathlib.Path) -> None:

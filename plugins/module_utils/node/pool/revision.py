@@ -42,6 +42,7 @@ class Wanted:
         inputs: a digest of what it was made of, for who makes it again.
         rdma: have guests of it verbs (`vrdma=true`)?  `yes` or `no`; "": not known.
         warm: do its guests take the first order of a warm start?  That is of the disk, and goes with a new one.
+        source: of what it was made, in words; "": of the disk file.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Wanted:
     inputs: str = ""
     rdma: str | None = None
     warm: bool = False
+    source: str = ""
 
 
 def check_name(name: str, pool: pathlib.Path) -> None:
@@ -174,7 +176,8 @@ def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "who": _who(),
         "made": wanted.made or "added",
-        "source": printable(str(wanted.disk.absolute())) if wanted.disk else before.name if before else "",
+        "source": wanted.source
+        or (printable(str(wanted.disk.absolute())) if wanted.disk else before.name if before else ""),
         # a disk that is kept was made of what it was made of
         "inputs": wanted.inputs or ("" if wanted.disk else str(old.get("inputs") or "")),
     }

@@ -44,8 +44,8 @@ class Remain:
     """One thing that is there.
 
     Attributes:
-        kind: `domain`, `directory`, `slot`, `process`, `device` of the host, `huge pages`, `region` of memory,
-            `network device`, `network rules`, or `ssh access` of a host that stays bare.
+        kind: `domain`, `directory`, `slot`, `process`, `device` of the host, `huge pages`, `interrupts`, `region` of
+            memory, `network device`, `network rules`, or `ssh access` of a host that stays bare.
         name: which one.
         key: `state.layout.job_key` of the start it belongs to; "" when that cannot be told.
     """
@@ -86,6 +86,7 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
     found += [Remain("device", lease.device, lease.key) for lease in leases.read_leases(settings)]
     found += [Remain("huge pages", path.name, path.name) for path in entries(settings.pages_dir)]
+    found += [Remain("interrupts", path.name, path.name) for path in entries(settings.interrupts_dir)]
     found += [Remain("region", name, "") for name in shared_region.find_lost(settings)]
     found += [Remain("directory", path.name, path.name) for path in entries(settings.guests_dir)]
     found += [Remain(BARE, path.name, path.name) for path in entries(settings.bare_dir)]

@@ -20,6 +20,7 @@ from ..devices import host_devices
 from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
+from ..io_cores import changes, interrupts
 from ..network import addresses, nft_rules
 from ..placement import hugepages
 from ..state import slots
@@ -58,7 +59,9 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
             (guest_file.owner_uid for path in entries(directory) if (guest_file := read_guest_file(path))), None
         )
         names = {facts.name for facts in there}
-        usage.save_use(domains, names, settings.record_dir(job_id, start), owner, before)
+        record = settings.record_dir(job_id, start)
+        io = changes.read_summary(record)
+        usage.save_use(domains, names, record, owner, before, (io.most_used, io.count) if io else None)
     for facts in there:
         macs |= set(facts.macs)
         if domains.destroy(facts.name):
@@ -67,6 +70,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         removed.append(f"process {pid}" if ended else f"process {pid} of the user's, as soon as the kernel lets it end")
     removed += host_devices.give_back(settings, key)
     removed += hugepages.give_back(key, settings)
+    removed += interrupts.put_back(key, settings)
     for path in entries(directory):
         guest_file = read_guest_file(path)
         if guest_file is not None:

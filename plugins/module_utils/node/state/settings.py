@@ -12,6 +12,7 @@ from ...errors import SiteFault
 from ...frozen import frozen
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
+from ...state.event_log import LogSettings
 from ...state.layout import RUN_DIR, STATE_DIR, job_key
 from ...wire.pci import PciClass
 
@@ -45,6 +46,7 @@ class NodeSettings:
         host_cores: cores that no vCPU has to itself.
         cores_may_change: the job's cores are a guess, since its cpuset is still to come: nothing can be pinned to them.
         pages_raise: may the pools of huge pages be raised for a start, and lowered after it?
+        io_cores: may jobs have cores for virtual I/O here?
         numad: the program, whose advice on cells is followed; None: nobody is asked.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
@@ -67,6 +69,8 @@ class NodeSettings:
         pci_classes: PCI devices of this node that guests may have.
         shares_regions: may guests of a job share a region of memory?
         rdma_kind: of the RDMA devices that guests of this node may have; "": they may have none.
+        rdma_ports: network cards whose virtual functions guests may have, by name.
+        rdma_vlan: of these functions; None: none.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
@@ -76,6 +80,7 @@ class NodeSettings:
         warm_start: may guests start from templates?
         warm_days: for which a template of warm starts is good.
         warm_max: so many templates at most.
+        log: what the site decides of the log.
     """
 
     node_name: str
@@ -99,6 +104,7 @@ class NodeSettings:
     host_cores: int = 0
     cores_may_change: bool = False
     pages_raise: bool = True
+    io_cores: bool = False
     numad: pathlib.Path | None = None
     max_guests: int = 4
     leases_files: tuple[pathlib.Path, ...] = ()
@@ -126,6 +132,8 @@ class NodeSettings:
     pci_classes: tuple[PciClass, ...] = ()
     shares_regions: bool = False
     rdma_kind: str = ""
+    rdma_ports: tuple[str, ...] = ()
+    rdma_vlan: int | None = None
     suspend_guests: str = "pause"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
@@ -138,6 +146,7 @@ class NodeSettings:
     warm_start: bool = False
     warm_days: int = 7
     warm_max: int = 4
+    log: LogSettings = LogSettings()
     qemu_img: pathlib.Path = pathlib.Path("/usr/bin/qemu-img")
     qemu_nbd: pathlib.Path = pathlib.Path("/usr/bin/qemu-nbd")
     ssh: pathlib.Path = pathlib.Path("/usr/bin/ssh")
@@ -194,6 +203,11 @@ class NodeSettings:
     def pages_dir(self) -> pathlib.Path:
         """By how much starts have raised this node's pools of huge pages, one file each (`placement/hugepages.py`)."""
         return self.state_dir / "hugepages"
+
+    @property
+    def interrupts_dir(self) -> pathlib.Path:
+        """Where this node's interrupts came to before starts moved them, one file each (`io_cores/interrupts.py`)."""
+        return self.state_dir / "interrupts"
 
     @property
     def bare_dir(self) -> pathlib.Path:

@@ -20,6 +20,7 @@ import time
 import typing as t
 
 from ...errors import VTorqueError
+from ...state import event_log
 from ...state.layout import job_key
 from ...wire import series
 from ...wire.messages import GuestSpec, NodePart
@@ -140,7 +141,7 @@ class Sampler:
         part: NodePart,
         settings: NodeSettings,
         guests: t.Iterable[pathlib.Path],
-        log: t.Callable[[str], None],
+        log: event_log.Log,
     ) -> None:
         self._part, self._settings, self._log = part, settings, log
         self._key = job_key(part.job_id, part.start)
@@ -180,7 +181,9 @@ class Sampler:
         try:
             self._follow(domains, lost, suspended=suspended)
         except Exception as error:  # whatever it is, the guests are watched on
-            self._log(f"the guests are not sampled any more: {type(error).__name__}: {error}")
+            self._log(
+                f"the guests are not sampled any more: {type(error).__name__}: {error}", event_log.WARNING, "metrics"
+            )
             self._guests = {}
             textfile.remove(self._key, self._settings)
 
@@ -213,6 +216,7 @@ class Sampler:
             self._disks[name] = (_sum(told, _READ), _sum(told, _WRITTEN))
         figures = {name: self._read(one) for name, one in self._guests.items() if name not in lost}
         known = {name: self._sums.go_on(name, found) for name, found in figures.items() if found is not None}
+        self._log(f"sample at {at_s:.0f} s: {len(known)} of {len(self._guests)} guests", event_log.TRACE, "metrics")
         energy = None
         if self._energy is not None:
             self._energy.read(self._sums.cpu_s, TICKS_S, suspended=suspended)
@@ -227,7 +231,7 @@ class Sampler:
         except (OSError, VTorqueError) as error:
             problem = str(error)
         if problem and problem != self._problem:
-            self._log(f"figures of guests were not written: {problem}")
+            self._log(f"figures of guests were not written: {problem}", event_log.WARNING, "metrics")
         self._problem = problem
         node_figures.write_node(self._settings)
 

@@ -14,7 +14,6 @@ import pathlib
 import typing as t
 import xml.etree.ElementTree as ET
 
-from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...guest_kinds import kind_of
 from ..domain.domain_xml import DomainSpec, differences, parse
@@ -46,7 +45,6 @@ class Size:
     arch: str
 
 
-@leaves_nothing
 def spec_of(image: Image, size: Size, settings: NodeSettings) -> DomainSpec:
     """Return the shape of guests that ask for nothing but an image and a size: as `shape_of` any of them.
 
@@ -87,7 +85,6 @@ def spec_of(image: Image, size: Size, settings: NodeSettings) -> DomainSpec:
     return shape_of(bare)
 
 
-@leaves_nothing
 def shape_of(spec: DomainSpec) -> DomainSpec:
     """Return what all guests of a shape have in common: every name and path is the same in it.
 
@@ -117,7 +114,6 @@ def shape_of(spec: DomainSpec) -> DomainSpec:
     )
 
 
-@leaves_nothing
 def on_no_network(xml: str) -> str:
     """Return the XML of a domain that is nobody's guest, and whose network card leads nowhere.
 
@@ -141,7 +137,6 @@ def on_no_network(xml: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-@leaves_nothing
 def xml_of_clone(saved: str, wanted: str) -> str:
     """Return the XML of a guest that is made from a template.
 

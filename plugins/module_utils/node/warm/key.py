@@ -15,7 +15,6 @@ import pathlib
 import re
 import typing as t
 
-from ...effects import leaves_nothing
 from ..pool.images import Image
 
 if t.TYPE_CHECKING:
@@ -27,7 +26,6 @@ CPUINFO = pathlib.Path("/proc/cpuinfo")
 _OF_PROCESSOR = re.compile(r"^(vendor_id|model name|stepping|microcode|flags|Features)\s*:\s*(.*)$", re.MULTILINE)
 
 
-@leaves_nothing
 def facts_of_node(domains: Domains, cpuinfo: pathlib.Path = CPUINFO) -> dict[str, str]:
     """Return what of a node a saved state depends on: libvirt, qemu, the processor, the kernel.
 
@@ -47,7 +45,6 @@ def facts_of_node(domains: Domains, cpuinfo: pathlib.Path = CPUINFO) -> dict[str
     }
 
 
-@leaves_nothing
 def facts_of_image(image: Image) -> dict[str, str]:
     """Return what makes an image the one that it is: its digests, and where it is.
 
@@ -66,7 +63,6 @@ def facts_of_image(image: Image) -> dict[str, str]:
     }
 
 
-@leaves_nothing
 def key_of(image: t.Mapping[str, str], node: t.Mapping[str, str], xml: str) -> str:
     """Return the key, 32 hexadecimal digits.
 

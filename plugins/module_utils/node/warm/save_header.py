@@ -15,7 +15,6 @@ import dataclasses
 import struct
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import VTorqueError
 
 MAGIC = b"LibvirtQemudSave"
@@ -40,7 +39,6 @@ class SaveHeader:
     memory_at: int
 
 
-@leaves_nothing
 def read_header(stream: t.BinaryIO) -> SaveHeader:
     """Read the header of a saved state.
 
@@ -74,7 +72,6 @@ def read_header(stream: t.BinaryIO) -> SaveHeader:
         raise VTorqueError(what, f"holds XML that is not UTF-8: {error}") from error
 
 
-@leaves_nothing
 def header_of(xml: str, cookie: bytes) -> bytes:
     """Return the header for another domain.
 

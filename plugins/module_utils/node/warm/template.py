@@ -24,7 +24,6 @@ import shutil
 import time
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...system import files
 from ..state.directories import entries
@@ -112,13 +111,11 @@ class Template:
         return self.record.made
 
 
-@leaves_nothing
 def is_key(name: str) -> bool:
     """Return whether a directory of this name is a template."""
     return re.fullmatch(KEY, name) is not None
 
 
-@leaves_nothing
 def find(key: str, settings: NodeSettings, now: float | None = None) -> Template:
     """Return the template of a shape.
 
@@ -146,7 +143,6 @@ def find(key: str, settings: NodeSettings, now: float | None = None) -> Template
     return template
 
 
-@leaves_nothing
 def read(place: pathlib.Path) -> Template:
     """Return the template that is in a directory.
 
@@ -163,14 +159,12 @@ def read(place: pathlib.Path) -> Template:
     return Template(place, record)
 
 
-@leaves_nothing
 def is_old(template: Template, settings: NodeSettings, now: float | None = None) -> bool:
     """Return whether a template is older than the site allows; one of the future is, too."""
     age_s = (time.time() if now is None else now) - template.record.made
     return not -86_400 < age_s <= settings.warm_days * 86_400
 
 
-@leaves_nothing
 def list_templates(settings: NodeSettings) -> tuple[Template | VTorqueError, ...]:
     """Return what there is, by key, or why a directory is none that can be used."""
     found: list[Template | VTorqueError] = []

@@ -11,6 +11,7 @@ import time
 import types
 import typing as t
 
+from ....module_utils.job.admission import numa
 from ....module_utils.job.request.keys import KEYS
 from ....module_utils.text import format_mib
 from ....module_utils.wire.form import to_dict
@@ -46,7 +47,7 @@ def print_submission(
         document: dict[str, t.Any] = {"request": request, "shell": resolved.shell, name: list(command)}
         document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
         document |= {"adds": submission.added, "pinned": submission.pinned, **to_dict(submission.survival)}
-        document |= {"neutral_lines": vm_lines, "warm": submission.warm}
+        document |= {"neutral_lines": vm_lines, "warm": submission.warm, "cores": submission.need.cores_sum}
         _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
         return
     table = [("request", "value", "from")]
@@ -58,12 +59,8 @@ def print_submission(
     widths = [max(len(row[column]) for row in table) + 2 for column in (0, 1)]
     for key, value_text, origin in table:
         print(f"{key:<{widths[0]}}{value_text:<{widths[1]}}{origin}")
-    if submission.vm_hosts != submission.hosts:
-        print(f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)")
-    clauses = {"vcpu_pinning on each node": submission.pinned, **to_dict(submission.survival)}
-    clauses |= {"start": submission.warm, "metadata adds to each guest": submission.added}
-    for what in filter(clauses.get, clauses):
-        print(f"({what}: {clauses[what]})")
+    for line in _remarks(submission):
+        print(line)
     if placed:
         _print_placement(placed)
     print(shlex.join(command))
@@ -71,12 +68,25 @@ def print_submission(
         print(f"({name} reads a copy of {submission.handover.name} {submission.handover.note})")
 
 
+def _remarks(submission: Submission) -> t.Iterator[str]:
+    """What no key has a line for."""
+    if submission.vm_hosts != submission.hosts:
+        yield f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)"
+    cores = submission.need.cores_sum if submission.resolved.values[numa.IO] is True else ""
+    clauses = {"vcpu_pinning on each node": submission.pinned, "cores on each node": cores}
+    clauses |= {**to_dict(submission.survival), "start": submission.warm}
+    clauses["metadata adds to each guest"] = submission.added
+    for what in filter(clauses.get, clauses):
+        yield f"({what}: {clauses[what]})"
+
+
 def _print_placement(placed: preview.Preview) -> None:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(placed.made))
     print(f"on {placed.node}, the first node that fits, if nothing else runs there (its topology is of {when}):")
     for number, guest in enumerate(placed.guests, 1):
         cores = [f"vCPU {vcpu} on {text}" for vcpu, text in enumerate(guest.vcpu_cores)]
-        cores.append(f"{'other' if cores else 'all'} threads on {guest.other_cores}")
+        io = f" (virtual I/O: at least {guest.io_least} of them)" if guest.io_least else ""
+        cores.append(f"{'other' if cores else 'all'} threads on {guest.other_cores}{io}")
         cells = f"cell{'s' if len(guest.cells) > 1 else ''} {','.join(map(str, guest.cells))}"
         parts = [", ".join(cores), cells, guest.memory, *guest.devices]
         print(f"  guest {number}: {'; '.join(parts)}")

@@ -113,7 +113,8 @@ def describe_guest(guest: HeldGuest) -> str:
     parts = [format_mib_short(guest.memory_mib)] if guest.memory_mib else ["being made"]
     if guest.vcpu_cores:
         parts += [f"vCPU {vcpu} on {cores}" for vcpu, cores in enumerate(guest.vcpu_cores.split(";"))]
-        parts.append(f"other threads on {folded(guest.other_cores)}")
+        io = f" (virtual I/O: at least {guest.io_least} of them)" if guest.io_least else ""
+        parts.append(f"other threads on {folded(guest.other_cores)}{io}")
     elif guest.memory_mib:
         parts.append(f"all threads on {folded(guest.other_cores) or 'all cores'}")
     return f"{printable(guest.name)}: {', '.join(parts)}"

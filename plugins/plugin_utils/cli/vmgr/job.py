@@ -20,13 +20,13 @@ from ....module_utils.job.records import console_files, job_record, location
 from ....module_utils.job.records import html_report as report
 from ....module_utils.job.records.job_record import GUEST_HEADINGS, JobRecord, NoRecord
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
-from ....module_utils.state import layout
+from ....module_utils.state import event_log, layout
 from ....module_utils.text import format_bytes_short
 from ..output.json_output import add_json, tell
 from ..output.named_file import write_file
 from ..output.verbs import add_verb
 from . import job_usage
-from .jobs import export, watch
+from .jobs import export, log_lines, watch
 from .jobs.epilogs import CONSOLE_EPILOG, LIST_EPILOG, LOG_EPILOG, REPORT_EPILOG, SHOW_EPILOG
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(listing)
     add_json(verb("show", "one job: its guests, what they used, where the time went", SHOW_EPILOG))
     watch.add_arguments(verb("watch", "jobs as they go on, until they are gone", watch.EPILOG, named="?"))
-    add_json(verb("log", "what vTorque did for a job", LOG_EPILOG), "for programs: a list of lines")
+    log = verb("log", "what vTorque did for a job", LOG_EPILOG)
+    log.add_argument("--level", choices=event_log.LEVELS, help="only lines of this level or a graver one")
+    add_json(log, "for programs: a list of objects, one a line")
     console = verb("console", "what a job's guests wrote on their serial consoles", CONSOLE_EPILOG)
     console.add_argument("--guest", metavar="NAME", help="only this guest's")
     console.add_argument("--node", metavar="NODE", help="only the guests of this node")
@@ -209,6 +211,12 @@ def _print_notes(guest: job_record.Guest) -> None:
     if guest.vcpu_cores:
         on = ", ".join(f"vCPU {vcpu} on {cores}" for vcpu, cores in enumerate(guest.vcpu_cores))
         print(f"  cores of {guest.name or '-'}: {on}; other threads on {guest.other_cores or '-'}")
+    if guest.io_least:
+        uses = [f"{guest.io_least} in any case"]
+        if "io_cores_most" in guest.used:
+            uses.append(f"at most {guest.used['io_cores_most']:.0f} used")
+            uses.append(f"changed {guest.used.get('io_changes', 0):.0f} times")
+        print(f"  virtual I/O of {guest.name or '-'}: cores {guest.other_cores or '-'}, {', '.join(uses)}")
     if guest.cells:
         parts = [cell.split(":") for cell in guest.cells]
         has = "; ".join(f"{mib} MiB of NUMA cell {cell} for vCPU {vcpus}" for cell, vcpus, mib in parts)
@@ -258,11 +266,18 @@ def phase_figures(record: JobRecord) -> list[tuple[str, float]]:
 
 def _log(call: argparse.Namespace, record: JobRecord) -> None:
     lines = console_files.read_lines(record.directory / layout.LOG)
+    least = event_log.LEVELS.index(call.level or event_log.TRACE)
+    found = [
+        entry
+        for entry in log_lines.read_lines(lines)
+        if call.level is None or ("level" in entry and event_log.LEVELS.index(entry["level"]) >= least)
+    ]
     if call.json:
-        tell(call, list(lines))
+        tell(call, found)
         return
-    for line in lines:
-        print(line)
+    for entry in found:
+        for line in log_lines.format_entry(entry):
+            print(line)
 
 
 def _console(call: argparse.Namespace, record: JobRecord) -> None:

@@ -162,7 +162,7 @@ def _facts(one: Examined) -> dict[str, t.Any]:
 
 def _print_table(found: t.Sequence[Examined]) -> None:
     if not found:
-        print("the site lists no devices for this node (pci_classes)")
+        print("the site lists no devices for this node (pci_classes, vrdma_ports)")
         return
     table([{"device": one.address, "class": one.pci_class.name, "state": _state(one)} for one in found])
     for one in found:

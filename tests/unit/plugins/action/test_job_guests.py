@@ -169,7 +169,7 @@ def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
 
 USED = {
     "name": "vn1-3", "cpu_s": 1.5, "ram_peak_bytes": -1, "read_bytes": 1, "written_bytes": 2, "received_bytes": 3,
-    "sent_bytes": 4, "wait_s": 0.5,
+    "sent_bytes": 4, "wait_s": 0.5, "io_cores_most": 2, "io_changes": 4,
 }  # fmt: skip
 MEASURED: dict[str, t.Any] = {
     "node": "n1", "began": 1.8e9, "every_s": 30, "energy_j": 12.5, "energy_how": "measured",

@@ -25,6 +25,8 @@ class OsvServer(http.server.ThreadingHTTPServer):
         commands: what was to be started, decoded.
         threads: whether each thread that was started is over, by its number.
         started: is called with the command; a test's own program.
+        missing: what is not in the image, and cannot be started.
+        command_line: of the kernel.
     """
 
     daemon_threads = True
@@ -34,6 +36,8 @@ class OsvServer(http.server.ThreadingHTTPServer):
         self.environ: dict[str, str] = {}
         self.commands: list[str] = []
         self.threads: dict[str, bool] = {}
+        self.missing: tuple[str, ...] = ()
+        self.command_line = "--rootfs=zfs /libhttpserver-api.so"
         self.started: t.Callable[[str, str], None] = lambda _command, _thread: None
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -66,6 +70,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         call = (self.command, path)
         if call == ("GET", "/os/version"):
             return self.answer(200, "v0.57.0")
+        if call == ("GET", "/os/cmdline"):
+            return self.answer(200, self.server.command_line)
         if call == ("PUT", "/app"):
             return self._start(given)
         if call == ("GET", "/app/finished"):
@@ -79,6 +85,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _start(self, given: dict[str, str]) -> None:
         if not given.get("command"):
             return self.refuse(400, "Missing mandatory parameter 'command'")
+        if (program := given["command"].split(" ")[0].strip('"')) in self.server.missing:
+            return self.refuse(500, f"Failed to load object: {program}")
         self.server.commands.append(given["command"])
         thread = str(200 + len(self.server.commands))
         self.server.threads[thread] = False

@@ -43,7 +43,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     """See `api.DeviceKind.take`."""
     settings = taking.settings
     with held(leases.lock_of(settings), settings, taking.deadline):
-        picker = _Picker(taking)
+        picker = Picker(taking)
         picker.pick_all()
         if faults := picker.faults_of(picker.chosen):
             raise preflight.error_of(faults, settings.node_name)
@@ -70,6 +70,22 @@ def give_back(mine: t.Sequence[leases.Lease], settings: NodeSettings) -> tuple[s
     """See `api.DeviceKind.give_back`."""
     until = Deadline.after(DEVICE_RETURN_S)
     children = [(lease.device, sysfs_binding.give_back(lease.device, lease.driver, HOST.sys)) for lease in mine]
+    return await_return(children, until, settings)
+
+
+def await_return(
+    children: t.Sequence[tuple[str, sysfs_binding.Child]], until: Deadline, settings: NodeSettings
+) -> tuple[str, ...]:
+    """Wait until devices have come back, and end their leases; one that has not is in quarantine.
+
+    Args:
+        children: that give back the devices, each with its device.
+        until: when they must have ended.
+        settings: say where the leases are.
+
+    Returns:
+        What was done, in words.
+    """
     done = []
     for device, child in children:
         error = child.wait(until)
@@ -81,17 +97,21 @@ def give_back(mine: t.Sequence[leases.Lease], settings: NodeSettings) -> tuple[s
     return tuple(done)
 
 
-class _Picker:
+class Picker:
     """Chooses devices for one guest after the other, as they are now.
 
     A class's devices are those that the batch system gave to the job, else the first free ones that nothing speaks
     against; with too few of these the others come along, for what speaks against them.
+
+    Attributes:
+        chosen: what was picked so far.
+        quarantined: devices of this node in quarantine, by name.
     """
 
     def __init__(self, taking: Taking) -> None:
         self.chosen: list[preflight.Chosen] = []
         self._taking, self._settings = taking, taking.settings
-        self._quarantine = {one.device: one for one in leases.read_quarantine(self._settings)}
+        self.quarantined = {one.device: one for one in leases.read_quarantine(self._settings)}
         self._leases = {one.device: one.key for one in leases.read_leases(self._settings) if one.key != taking.key}
         self._guests = _of_guests(taking.domains)
         self._ram_mib = {spec.index: spec.ram_mib for spec in taking.guests}
@@ -131,11 +151,11 @@ class _Picker:
         if granted is not None and len(left) < wish.count:
             why = f"the batch system gave the job {len(granted)} of them on {self._settings.node_name}"
             raise UserFault(f"pci={wish}", why, f"submit the job with as many {pci_class.resource} for each host")
-        usable = [address for address in left if address not in self._quarantine]
+        usable = [address for address in left if address not in self.quarantined]
         if len(usable) < wish.count or (granted is not None and len(usable) < len(left)):
-            raise self._in_quarantine(wish, [one for one in left if one in self._quarantine])
-        free = usable if granted is not None else self._sort(usable, pci_class, spec.index)
-        self.chosen += [self._inspect(address, pci_class, spec.index) for address in free[: wish.count]]
+            raise self._in_quarantine(wish, [one for one in left if one in self.quarantined])
+        free = usable if granted is not None else self.sort(usable, pci_class, spec.index)
+        self.chosen += [self.inspect(address, pci_class, spec.index) for address in free[: wish.count]]
 
     def _pick_address(self, spec: GuestSpec, wish: PciWish) -> None:
         pci_class = next((one for one in self._settings.pci_classes if wish.what in one.addresses), None)
@@ -148,15 +168,15 @@ class _Picker:
             raise UserFault(f"pci={wish}", why, f"ask for pci={pci_class.name}:1, and for {pci_class.resource}")
         if any(one.device.address == wish.what for one in self.chosen):
             raise UserFault(f"pci={wish}", "two guests of a node cannot have the same device", "vms_per_node=1")
-        if wish.what in self._quarantine:
+        if wish.what in self.quarantined:
             raise self._in_quarantine(wish, [wish.what])
-        self.chosen.append(self._inspect(wish.what, pci_class, spec.index))
+        self.chosen.append(self.inspect(wish.what, pci_class, spec.index))
 
-    def _sort(self, addresses: t.Sequence[str], pci_class: PciClass, guest: int) -> list[str]:
+    def sort(self, addresses: t.Sequence[str], pci_class: PciClass, guest: int) -> list[str]:
         """Those first that nothing speaks against; the order of the site's list decides between equals."""
-        return sorted(addresses, key=lambda address: bool(self.faults_of([self._inspect(address, pci_class, guest)])))
+        return sorted(addresses, key=lambda address: bool(self.faults_of([self.inspect(address, pci_class, guest)])))
 
-    def _inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.Chosen:
+    def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.Chosen:
         """Return a device as it is for a guest; it is read once."""
         if address not in self._inspected:
             self._inspected[address] = self._read(address, pci_class)
@@ -170,7 +190,7 @@ class _Picker:
         return preflight.Chosen(device, pci_class, 0, self._usage.of(device), other)
 
     def _in_quarantine(self, wish: PciWish, devices: t.Sequence[str]) -> VTorqueError:
-        found = [f"{device}: {self._quarantine[device].why}" for device in devices]
+        found = [f"{device}: {self.quarantined[device].why}" for device in devices]
         if not found:
             return UserFault(f"pci={wish}", f"{self._settings.node_name} has fewer of them", "ask for fewer")
         why = f"in quarantine on {self._settings.node_name}: {'; '.join(found)}"

@@ -24,25 +24,41 @@ _MESSAGE = 500
 _DONE = b"done"
 
 
-def hand_out(address: str, sys: pathlib.Path = SYS) -> Child:
+def _nothing() -> None:
+    pass
+
+
+def hand_out(address: str, sys: pathlib.Path = SYS, before: t.Callable[[], None] = _nothing) -> Child:
     """Begin to give a device to vfio-pci, from which qemu can take it.
 
     Args:
         address: of the device.
         sys: where sysfs is.
+        before: is done first, by the same child; raises OSError where it fails.
     """
-    return Child(lambda: _hand_out(address, sys), f"device {address} was not given to {VFIO}")
+
+    def work() -> None:
+        before()
+        _hand_out(address, sys)
+
+    return Child(work, f"device {address} was not given to {VFIO}")
 
 
-def give_back(address: str, driver: str, sys: pathlib.Path = SYS) -> Child:
+def give_back(address: str, driver: str, sys: pathlib.Path = SYS, before: t.Callable[[], None] = _nothing) -> Child:
     """Begin to reset a device, to prove that it is alive, and to give it to the driver that it had.
 
     Args:
         address: of the device.
         driver: "": none.
         sys: where sysfs is.
+        before: see `hand_out`.
     """
-    return Child(lambda: _give_back(address, driver, sys), f"device {address} did not come back")
+
+    def work() -> None:
+        before()
+        _give_back(address, driver, sys)
+
+    return Child(work, f"device {address} did not come back")
 
 
 def _hand_out(address: str, sys: pathlib.Path) -> None:

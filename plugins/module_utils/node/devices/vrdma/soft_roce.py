@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ....errors import UserFault
 from ....system.clock import Deadline
 from ....wire.messages import GuestSpec
+from ....wire.pci import PciClass
 from ...state.settings import NodeSettings
 from ..api import HostDevice, Taking
 from ..leases import Lease
+from .site_kind import refuse_other_kind
 
 KIND = "rxe"
 
@@ -28,12 +29,19 @@ def is_wanted(spec: GuestSpec) -> bool:
 
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     """See `api.DeviceKind.take`."""
-    node = taking.settings
-    if node.rdma_kind != KIND:
-        has = node.rdma_kind or "none"
-        raise UserFault("vrdma=true", f"guests of {node.node_name} have no {KIND} (RDMA here: {has})", "vrdma=false")
+    refuse_other_kind(taking.settings, KIND)
     device = HostDevice(KIND, KIND, f"vrdma:{KIND}")
     return {spec.index: (device,) for spec in taking.guests if is_wanted(spec)}
+
+
+def find_problem(_settings: NodeSettings) -> str:
+    """See `api.RdmaKind.find_problem`: whether a guest's kernel can, its node does not know."""
+    return ""
+
+
+def list_classes(_settings: NodeSettings) -> tuple[PciClass, ...]:
+    """See `api.RdmaKind.list_classes`: it has none."""
+    return ()
 
 
 def attach(_devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], _deadline: Deadline) -> None:

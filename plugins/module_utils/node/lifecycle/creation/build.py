@@ -14,6 +14,7 @@ import typing as t
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ....guest_kinds import kind_of
 from ....slow_libraries import load_library
+from ....state import event_log
 from ....state.layout import job_key
 from ....system import files, process_id
 from ....system.clock import Deadline, Timings
@@ -87,7 +88,7 @@ def make(
     devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
-    if any(spec.vcpu_cores for spec in part.guests):
+    if any(spec.vcpu_cores or spec.io_max for spec in part.guests):
         step("the cores of the guests")
         cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
     guest_memory.check_beside_pools(guests, job_key(part.job_id, part.start), settings, domains)
@@ -163,7 +164,12 @@ def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadlin
     waiting = [_awaited(guest, len(guests), settings, deadline) for guest in guests]
     until = Deadline.after(min(settings.ready_timeout_s, max(0.0, deadline.left_s() - GUESTS_RESERVE_S)))
     with addresses.Neighbours(macs, bridge=settings.bridge, leases=settings.leases_files) as candidates:
-        return wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
+        found = wait_ready(waiting, domains, candidates, until, probe_s=settings.ssh_timeout_s)
+    for guest in guests:
+        name, seconds = guest.guest_file.name, guest.timings.seconds
+        took = ", ".join(f"{phase} {seconds[phase]:.1f} s" for phase in ("address", "ready") if phase in seconds)
+        event_log.note(2, f"guest {name} is ready at {found.get(name)} ({took})", event_log.DEBUG, "readiness")
+    return found
 
 
 def _warm_starts(part: NodePart, settings: NodeSettings, domains: Domains, shared: sharing.Plan) -> WarmStarts | None:
@@ -385,4 +391,6 @@ def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadlin
         )
     else:
         ask = functools.partial(OsvProbe, guest.guest_file.token)
-    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected)
+    # an image of OSv may be without the launcher, which would say so
+    announces = kind_of(guest.spec.distro).linux
+    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected, announces)

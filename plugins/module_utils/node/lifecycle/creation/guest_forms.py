@@ -96,6 +96,8 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
     huge = bool(guest.shape and guest.shape.page_kib)
     # qemu takes huge pages by threads on the cores of each cell: there it may run until it has them (`_start`)
     others = () if guest.pins is None else guest.pins.cores if huge else guest.pins.others
+    io = guest.pins.io if guest.pins else ()
+    queues = min(len(io), guest.spec.vcpus) if guest.spec.hypervisor == "kvm" else 0
     directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
     return DomainSpec(
         name=guest_file.name,
@@ -134,6 +136,8 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         template=kind_of(spec.distro).domain,
         devices=guest.devices,
         shape=guest.shape,
+        io_threads=(1 + (guest.data is not None)) if io else 0,
+        queues=queues if queues > 1 else 0,
     )
 
 
@@ -148,6 +152,7 @@ def facts_of(guest: Guest, address: str) -> GuestFacts:
         timings_s={phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()},
         vcpu_cores=";".join(map(written, pins.vcpus)) if pins else "",
         other_cores=written(pins.others) if pins else "",
+        io_least=pins.io_least if pins else 0,
         devices=" ".join(device.label or device.name for device in guest.devices),
         cells=";".join(
             f"{cell.host_cell}:{written(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())

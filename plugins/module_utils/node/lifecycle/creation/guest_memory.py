@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import typing as t
 
 from ....errors import UserFault, VTorqueError
-from ....state.log_line import log_line
+from ....state import event_log
 from ....wire.messages import GuestSpec
 from ...domain.connection import Domains
 from ...placement import claims, hugepages, ledger
@@ -217,7 +215,5 @@ def _read_memory(topology: Topology, settings: NodeSettings, guests: t.Sequence[
     )
 
 
-def _log(text: str) -> None:
-    """A line in the job's log; that it cannot be written stops nothing."""
-    with contextlib.suppress(OSError):
-        os.write(2, log_line(text))
+def _log(text: str, level: str = event_log.INFO) -> None:
+    event_log.note(2, text, level, "placement")

@@ -6,28 +6,30 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import dataclasses
 import pathlib
 import typing as t
 
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ....state import event_log
 from ....state.layout import job_key
-from ....state.log_line import log_line
 from ....system.clock import Deadline
 from ....wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec, NodePart
 from ...domain.connection import Domains
+from ...io_cores import interrupts
 from ...placement import advice, claims, threads
-from ...placement.pins import Pins, assign
+from ...placement.pins import Pins, assign, assign_shared
 from ...placement.topology import Topology, read_topology
-from ...removal import inventory
 from ...state import slots
 from ...state.settings import NodeSettings
 from ...state.start_lock import held
-from ...storage import user_disk, virtiofsd
 from ...system.cpus import Cores, of_node, written
+from .. import guest_processes
 from . import guest_memory
 from .guest_forms import Guest
 
+VHOST_NET = pathlib.Path("/dev/vhost-net")
+SHARE = "vCPUs share the cores of this job"
 MAY_CHANGE = "its cpuset is still to come, and other jobs are on this node"
 
 
@@ -36,7 +38,8 @@ def claim_cores(
 ) -> Cores:
     """Give guests cores of their own (`Guest.pins`), and write down in their directories which.
 
-    They get none where the job has too few, and nobody asked for them (`PREFER_CORES`).
+    They get none where the job has too few, and nobody asked for them (`PREFER_CORES`).  Of guests whose vCPUs share
+    cores, those alone get some that have cores for virtual I/O.
 
     Args:
         guests: all of a start on this node; they get their cores.
@@ -53,29 +56,28 @@ def claim_cores(
         UserFault: the job has too few cores, or the user's map does not fit them.
         SiteFault: guests of another job have some of them.
     """
+    _drop_io_cores(guests, settings)
     if settings.cores_may_change:
         if is_preferred(guests):
             return _share(MAY_CHANGE, settings, cores)
-        raise UserFault("vcpu_pinning", MAY_CHANGE, "ask for whole nodes, or give vcpu_pinning=false")
+        raise _may_change(guests[0].spec)
+    if not guests[0].spec.vcpu_cores and not guests[0].spec.io_max:
+        return _share("", settings, cores)
     try:
         topology = read_topology(domains.host_capabilities())
     except NodeFault as fault:
         if is_preferred(guests):
             return _share(str(fault), settings, cores)
         raise
-    specs = [guest.spec for guest in guests]
-    advised = _advised(specs, settings, deadline)
+    advised = _advised([guest.spec for guest in guests], settings, deadline)
     with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
         names = {facts.name for facts in domains.list(ours=False)}
-        try:
-            found = _assign(specs, topology, key, settings, names, cores, advised)
-        except UserFault as fault:
-            if is_preferred(guests):
-                return _share(f"its guests {fault.why}", settings, cores)
-            raise
+        found = _assign_what_fits(guests, topology, key, settings, names, cores, advised)
+        if not found:
+            return _share("", settings, cores)
         for guest, pins in zip(guests, found, strict=True):
             guest.pins = pins
-        if not is_preferred(guests):
+        if is_strict(guests[0].spec):
             guest_memory.shape_guests(guests, topology, key, settings, names)
         for guest, pins in zip(guests, found, strict=True):
             promise = guest_memory.promise_of(guest.shape, guest.spec.ram_mib) if guest.shape else None
@@ -98,14 +100,62 @@ def check(part: NodePart, settings: NodeSettings, domains: Domains, cores: Cores
         UserFault: the job has too few cores, the user's map does not fit them, or their cells have too little memory.
         SiteFault: guests of another job have some of them.
     """
-    if part.guests[0].vcpu_cores in ("", PREFER_CORES):
+    first = part.guests[0]
+    if first.io_max and first.io_required and (why := _no_io_cores(first, settings)):
+        raise SiteFault(f"iocm=true on {settings.node_name}", why, "the job may run on another node, or without iocm")
+    specs = part.guests if first.io_required else tuple(map(_without_io, part.guests))
+    if not _must_have_cores(specs[0]):
         return
     if settings.cores_may_change:
-        raise UserFault("vcpu_pinning", MAY_CHANGE, "ask for whole nodes, or give vcpu_pinning=false")
+        raise _may_change(first)
     topology = read_topology(domains.host_capabilities())
     key = job_key(part.job_id, part.start)
-    found = _assign(part.guests, topology, key, settings, {facts.name for facts in domains.list(ours=False)}, cores)
-    guest_memory.check_possible(part.guests, found, topology, settings.pages_raise)
+    found = _assign(specs, topology, key, settings, {facts.name for facts in domains.list(ours=False)}, cores)
+    if is_strict(first):
+        guest_memory.check_possible(part.guests, found, topology, settings.pages_raise)
+
+
+def _may_change(spec: GuestSpec) -> UserFault:
+    if is_strict(spec):
+        return UserFault("vcpu_pinning", MAY_CHANGE, "ask for whole nodes, or give vcpu_pinning=false")
+    return UserFault("iocm", MAY_CHANGE, "ask for whole nodes, or give iocm=false")
+
+
+def _no_io_cores(spec: GuestSpec, settings: NodeSettings) -> str:
+    """Why there are no cores for virtual I/O on this node, or ""."""
+    if not settings.io_cores:
+        return "jobs have no cores for virtual I/O on this node (iocm_enabled, iocm_nodes)"
+    if spec.hypervisor == "kvm" and not VHOST_NET.exists():
+        return f"there is no {VHOST_NET} for the guests' network: load the module vhost_net"
+    return ""
+
+
+def _drop_io_cores(guests: t.Sequence[Guest], settings: NodeSettings) -> None:
+    """Let guests go without cores for virtual I/O that nobody asked for, where they cannot be had."""
+    spec = guests[0].spec
+    why = _no_io_cores(spec, settings) or (MAY_CHANGE if settings.cores_may_change else "")
+    if spec.io_max and not spec.io_required and why:
+        _without_io_cores(guests, why)
+
+
+def _without_io_cores(guests: t.Sequence[Guest], why: str) -> None:
+    _log(f"guests have no cores for virtual I/O: {why}")
+    for guest in guests:
+        guest.spec = _without_io(guest.spec)
+
+
+def _without_io(spec: GuestSpec) -> GuestSpec:
+    return dataclasses.replace(spec, io_min=0, io_max=0, io_required=False)
+
+
+def _must_have_cores(spec: GuestSpec) -> bool:
+    """Return whether the user has asked for cores that something of a guest's has for itself."""
+    return is_strict(spec) or (spec.io_max > 0 and spec.io_required)
+
+
+def is_strict(spec: GuestSpec) -> bool:
+    """Return whether the vCPUs of guests have cores of their own, or there are no guests."""
+    return spec.vcpu_cores not in ("", PREFER_CORES)
 
 
 def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Deadline) -> Cores:
@@ -116,7 +166,32 @@ def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Dea
     try:
         return advice.ask(settings.numad, vcpus, ram_mib, deadline)
     except SiteFault as fault:
-        _log(f"NUMA cells are chosen without numad: {fault}")
+        _log(f"NUMA cells are chosen without numad: {fault}", event_log.WARNING)
+        return ()
+
+
+def _assign_what_fits(
+    guests: t.Sequence[Guest],
+    topology: Topology,
+    key: str,
+    settings: NodeSettings,
+    running: t.Collection[str],
+    cores: Cores,
+    advised: t.Collection[int],
+) -> tuple[Pins, ...]:
+    """As `_assign`, without what nobody asked for where there are too few cores; (): the guests share the job's."""
+    spec = guests[0].spec
+    try:
+        return _assign([guest.spec for guest in guests], topology, key, settings, running, cores, advised)
+    except UserFault as fault:
+        if spec.io_max and not spec.io_required:
+            _without_io_cores(guests, fault.why)
+            if not spec.vcpu_cores:
+                return ()
+            return _assign_what_fits(guests, topology, key, settings, running, cores, advised)
+        if not is_preferred(guests):
+            raise
+        _log(f"{SHARE}: its guests {fault.why}")
         return ()
 
 
@@ -132,33 +207,57 @@ def _assign(
     """The cores of these guests, in the advised cells if they fit there; a message names who has some of them."""
     job_cores = tuple(sorted(cores or topology.threads))
     claimed = {core: owner for core, owner in claims.read_claims(settings, key, running).items() if core in job_cores}
+    near = interrupts.cell_of_uplink(settings.bridge) if specs[0].io_max else None
     if advised:
         inside = {cell.number for cell in topology.cells}.intersection(advised)
         outside = topology.threads.difference(
             thread for cell in topology.cells if cell.number in inside for core in cell.cores for thread in core.threads
         )
         with contextlib.suppress(UserFault):
-            return assign(specs, topology, job_cores, {*claimed, *outside}, settings.host_cores)
+            return assign(specs, topology, job_cores, {*claimed, *outside}, settings.host_cores, near)
         _log(f"NUMA cells {written(sorted(advised))}, which numad advises, have too few of this job's cores left")
     try:
-        return assign(specs, topology, job_cores, claimed, settings.host_cores)
+        return _fit(specs, topology, job_cores, claimed, settings.host_cores, near)
     except UserFault as fault:
-        if not claimed or specs[0].vcpu_cores == PREFER_CORES:
+        optional = specs[0].io_max and not specs[0].io_required
+        if not claimed or optional or not _must_have_cores(specs[0]):
             raise
         owners = ", ".join(sorted(set(claimed.values())))
         why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
         raise SiteFault(f"the cores of job {key}", why, "what belongs to no job is removed by vtorque-sweep") from fault
 
 
+def _fit(
+    specs: t.Sequence[GuestSpec],
+    topology: Topology,
+    job_cores: Cores,
+    taken: t.Collection[int],
+    reserved: int,
+    near: int | None,
+) -> tuple[Pins, ...]:
+    """The cores of these guests; where the user wants some for virtual I/O, vCPUs may have to share the rest."""
+    if not specs[0].vcpu_cores:
+        return assign_shared(specs, topology, job_cores, taken, reserved, near)
+    try:
+        return assign(specs, topology, job_cores, taken, reserved, near)
+    except UserFault as fault:
+        if is_strict(specs[0]) or not specs[0].io_required:
+            raise
+        found = assign_shared(specs, topology, job_cores, taken, reserved, near)
+        _log(f"{SHARE}: its guests {fault.why}")
+        return found
+
+
 def _share(why: str, settings: NodeSettings, cores: Cores) -> Cores:
-    """Return the cores of guests without ones of their own, and say why they have none."""
-    _log(f"vCPUs share the cores of this job: {why}")
+    """Return the cores of guests without ones of their own, and say why they have none; "": that was said, or is so."""
+    if why:
+        _log(f"{SHARE}: {why}")
     return of_node(settings.host_cores) if cores == of_node(0) else cores
 
 
 def is_preferred(guests: t.Sequence[Guest]) -> bool:
     """Return whether cores of their own are the site's wish, and no request of the user's."""
-    return guests[0].spec.vcpu_cores == PREFER_CORES
+    return not _must_have_cores(guests[0].spec)
 
 
 def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
@@ -173,37 +272,25 @@ def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
         NodeFault: a thread is elsewhere and cannot be moved.
         VTorqueError: a guest has no process.
     """
-    processes = _processes(key, settings)
+    processes = guest_processes.read_processes(key, settings)
     for guest in guests:
         name = guest.guest_file.name
-        own = {number: server for number, (text, server) in processes.items() if f"{guest.directory}/" in text}
-        qemu = next((number for number, server in own.items() if not server), None)
-        if qemu is None or guest.pins is None:
+        found = guest_processes.pick_processes(guest.directory, processes)
+        if found is None or guest.pins is None:
             raise VTorqueError(f"the threads of guest {name}", "it has no process")
+        pins = guest.pins.with_io(guest.pins.io_least)
         try:
-            moved = threads.place_threads(name, qemu, (number for number, server in own.items() if server), guest.pins)
+            moved = threads.place_threads(name, found[0], found[1], pins)
         except NodeFault as fault:
             if not is_preferred(guests):
                 raise
-            _log(str(fault))
+            _log(str(fault), event_log.WARNING)
             continue
-        on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(guest.pins.vcpus))
+        on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(pins.vcpus))
         also = f"; moved there: {', '.join(moved)}" if moved else ""
-        _log(f"cores of {name}, read from its threads: {on}; other threads on {written(guest.pins.others)}{also}")
+        io = f" (virtual I/O, under load on {written(guest.pins.io)})" if guest.pins.io else ""
+        _log(f"cores of {name}, read from its threads: {on}; other threads on {written(pins.others)}{io}{also}")
 
 
-def _processes(key: str, settings: NodeSettings) -> dict[int, tuple[str, bool]]:
-    """The command lines of a start's processes, and of each whether it serves a guest's qemu."""
-    found = {}
-    for number, owner in inventory.processes(settings):
-        if owner == key:
-            with contextlib.suppress(OSError):  # it ended meanwhile
-                text = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().decode("utf-8", "replace")
-                found[number] = (text, text.startswith((virtiofsd.NAME, user_disk.NAME)))
-    return found
-
-
-def _log(text: str) -> None:
-    """A line in the job's log; that it cannot be written stops nothing."""
-    with contextlib.suppress(OSError):
-        os.write(2, log_line(text))
+def _log(text: str, level: str = event_log.INFO) -> None:
+    event_log.note(2, text, level, "placement")

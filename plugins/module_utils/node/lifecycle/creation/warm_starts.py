@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import select
 import typing as t
 
 from ....errors import VTorqueError
@@ -29,10 +28,7 @@ from .guest_forms import Guest, domain_of
 
 OWN_SEEDS = ("user-data.j2", "meta-data.j2", "network-config.j2")
 """Templates of which cloud-init reads more than files: a site's own say things that no first order does."""
-EVENT_S = 1.0
-"""For the word of libvirt that a domain ended."""
 _UUID = pathlib.Path("/proc/sys/kernel/random/uuid")
-_OVER = {"stopped", "shutdown", "crashed", "undefined"}
 
 
 class WarmStarts:
@@ -115,9 +111,7 @@ class WarmStarts:
             VTorqueError: it would not go.
         """
         self._blame(guest, why)
-        name = guest.guest_file.name
-        if self._domains.destroy(name):
-            self._hear_end(name)
+        self._domains.destroy(guest.guest_file.name)
         for path in (guest.directory / "console.log", self._settings.agent_socket(guest.guest_file.slot)):
             path.unlink(missing_ok=True)
 
@@ -126,16 +120,6 @@ class WarmStarts:
             with contextlib.suppress(VTorqueError):  # the next start finds it as bad
                 template.note_failure(guest.template, self._settings)
         guest.template, guest.warm = None, _no(why)
-
-    def _hear_end(self, name: str) -> None:
-        """Its end must not be taken for that of the guest of the same name that boots next."""
-        poll = select.poll()
-        poll.register(self._domains.fileno(), select.POLLIN)
-        until = Deadline.after(EVENT_S)
-        while not until.passed and not any(
-            event.name == name and event.kind in _OVER for event in self._domains.events()
-        ):
-            poll.poll(until.left_s() * 1000 + 1)
 
     def _identity(self, guest: Guest) -> first_order.Identity:
         guest_file, settings = guest.guest_file, self._settings

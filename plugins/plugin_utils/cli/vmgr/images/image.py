@@ -13,7 +13,7 @@ from .....module_utils.job.records.image_usage import last_uses
 from ....bridge.node_settings import read_configuration
 from ...output.json_output import add_json
 from ...output.verbs import add_verb
-from . import image_changes, image_facts, image_list, image_profile, image_push, image_trial, image_warm
+from . import image_changes, image_compose, image_facts, image_list, image_profile, image_push, image_trial, image_warm
 
 HELP = "images that VM jobs can boot"
 LIST_EPILOG = """\
@@ -33,6 +33,9 @@ Before it appears it is booted once on this host, in a guest of its own with no 
 cloud-init take its seed by NoCloud, and what takes its time?  An image in which no job could run is refused.  A host
 that cannot boot it (no libvirt; no KVM, and allow_emulation is not set) says so and adds it.
 
+With --osv-base the image is a base of OSv, for vmgr image compose: DIR holds the kernel (loader-stripped.elf), root/
+with the files of every image, and packages/ with packages of capstan.  It is not booted.
+
 exit status:
   0  it is in the pool
   2  it cannot be an image, or no job could run in it
@@ -43,6 +46,7 @@ examples:
   vmgr image add rocky9 rocky9.raw --distro rocky --boot uefi
   vmgr image add rocky9 rocky9.qcow2 --boot uefi --boot-timeout 900 --query trial.costs
   vmgr image add tiny disk.qcow2 --distro debian --kernel vmlinuz --initrd initrd --cmdline 'console=ttyS0 quiet'
+  vmgr image add osv-base --osv-base /srv/osv --description 'OSv 0.57'
 """
 UPDATE_EPILOG = """\
 What is not said stays as it is.  Without FILE the disk is the same one, and takes no more room.
@@ -78,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Args:
         parser: of the subject.
     """
-    names = ("list", "show", "add", "update", "delete", "verify", "push", "profile", "warm")
+    names = ("list", "show", "add", "compose", "update", "delete", "verify", "push", "profile", "warm")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar=" | ".join(names))
 
     def verb(name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -91,7 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("name", metavar="NAME", help="the image, with or without its revision (debian12@3)")
     add = verb("add", "put an image into the pool, as root", ADD_EPILOG)
     add.add_argument("name", metavar="NAME", help="letters, digits and . _ -, without a revision")
-    add.add_argument("file", metavar="FILE", help="its disk")
+    add.add_argument("file", metavar="FILE", nargs="?", help="its disk")
+    add.add_argument("--osv-base", metavar="DIR", help="no disk, but a base of OSv for vmgr image compose")
+    image_compose.add_arguments(verb("compose", "compose an image of OSv out of packages", image_compose.EPILOG))
     update = verb("update", "put the next revision of an image into the pool, as root", UPDATE_EPILOG)
     update.add_argument("name", metavar="NAME", help="an image of the pool, without a revision")
     update.add_argument("file", metavar="FILE", nargs="?", help="its new disk (the same one)")
@@ -120,6 +126,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     configuration = read_configuration(load)
     if call.verb in ("add", "update", "delete", "verify"):
         return image_changes.VERBS[call.verb](call, configuration)
+    if call.verb == "compose":
+        return image_compose.run(call, configuration)
     if call.verb == "push":
         return image_push.run(call, configuration)
     if call.verb == "warm":

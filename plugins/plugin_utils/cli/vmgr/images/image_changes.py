@@ -11,6 +11,7 @@ import pathlib
 import typing as t
 
 from .....module_utils.errors import UserFault, VTorqueError
+from .....module_utils.guest_kinds import OSV_BASE
 from .....module_utils.node.pool import images, publish, retire, revision
 from .....module_utils.node.pool.checksum import bytes_of, verify
 from .....module_utils.state import layout
@@ -20,7 +21,7 @@ from ....bridge.node_settings import Configuration
 from ...output.json_output import tell
 from ...output.progress import copied
 from ...output.tables import table
-from . import image_facts
+from . import image_compose, image_facts
 from .image_trial import Trial
 
 GUESTS = layout.STATE_DIR / "guests"
@@ -32,6 +33,12 @@ def add(call: argparse.Namespace, configuration: Configuration) -> int:
     images.believe_pool(pool)
     # a name that is wrong is told as that
     revision.check_name(call.name, pool)
+    if call.osv_base:
+        with image_compose.written_base(call, configuration) as found:
+            call.no_boot = True  # nothing could run in it
+            return _publish(call, configuration, revision.Wanted(**{**_wanted(call), **found}))
+    if not call.file:
+        raise UserFault(f"image {call.name}", "its disk is missing", "give FILE, or --osv-base DIR")
     wanted = _wanted(call)
     given = {
         "distro": call.distro or image_facts.distro_of(call.name),
@@ -49,6 +56,10 @@ def update(call: argparse.Namespace, configuration: Configuration) -> int:
     if revision.newest(call.name, pool) is None:
         images.find(call.name, pool)  # which tells the nearest name
         raise UserFault(f"image {call.name}", "has no record that an update could go on from", "vmgr image add")
+    if call.file and images.find(call.name, pool).distro == OSV_BASE:
+        raise UserFault(
+            f"image {call.name}", "is a base of OSv, and no disk", f"vmgr image add {call.name} --osv-base DIR"
+        )
     wanted = _wanted(call)
     if not any(value for key, value in wanted.items() if key not in ("name", "made")):
         raise UserFault(f"image {call.name}", "nothing is to be changed", "give its new disk, or what is said of it")

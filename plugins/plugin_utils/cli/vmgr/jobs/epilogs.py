@@ -24,9 +24,13 @@ examples:
 """
 LOG_EPILOG = """\
 The log tells what vTorque did for the job, step by step.  What the job itself wrote is in its own files.
+A line is: time, host, program[process], level, component, text.  With --json it is an object of these fields; lines
+that other programs wrote have a message alone.
 
 examples:
   vmgr job log 4711             of the newest start
+  vmgr job log 4711 --level warning
+                                only lines of this level or a graver one
   SHOW_LOG=true vsub job.sh     the same lines in the job's error file, while they happen
 """
 CONSOLE_EPILOG = """\

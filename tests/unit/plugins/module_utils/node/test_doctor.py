@@ -113,6 +113,20 @@ def test_daemon_that_moves_threads_of_guests_is_named(settings: NodeSettings, tm
     assert "process 12" in finding.words
 
 
+def test_daemon_that_moves_interrupts_is_named_where_jobs_have_cores_for_virtual_io(
+    settings: NodeSettings, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/comm").write_text("irqbalance\n")
+    assert seen(doctor.check_affinity(settings, tmp_path, os.getuid())) == ("ok", "ok")
+    with_io = dataclasses.replace(settings, io_cores=True)
+    finding = doctor.check_affinity(with_io, tmp_path, os.getuid())
+    assert seen(finding) == ("warn", "irqbalance")
+    assert "process 7" in finding.words
+    missing = doctor.check_vhost_net(with_io, tmp_path / "vhost-net")
+    assert "jobs with iocm=true are refused here" in missing.words
+
+
 GOOD = t.cast(images.Image, object())
 BROKEN = ImageFault("image odd", "can be written by others than root")
 
@@ -366,7 +380,7 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     image_pool.add(settings.pool, "tiny@1")
     for name in ("tiny@1", "gone@1"):
         copy_queue.want(settings, copy_queue.Want("local", name))
-    copy_worker.work_off(settings, lambda _words: None)
+    copy_worker.work_off(settings, lambda *_words: None)
     assert seen(look()) == ("warn", "50%")
     assert "gone@1: no such image" in look().words
     copy_queue.want(settings, copy_queue.Want("local", "gone@1"))

@@ -22,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import saved_memory, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_topology, pci
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output.node_drawing import describe_guest
 
 from .placement.test_topology import TWO_CELLS
 
@@ -120,3 +121,11 @@ def test_guest_on_the_disk_has_nothing_until_it_is_to_return(settings: NodeSetti
         assert "vcn1-3" not in {guest.name for guest in answer(settings, tmp_path).guests}
         saved_memory.order_return(guest)
         assert "vcn1-3" in {guest.name for guest in answer(settings, tmp_path).guests}
+
+
+def test_occupancy_says_which_cores_are_for_virtual_io(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
+    claims.claim(settings.guests_dir / KEY / "vcn1-1", Pins(((0,),), (1, 2), 1))
+    guests = {guest.name: guest for guest in answer(settings, tmp_path).guests}
+    assert (guests["vcn1-1"].other_cores, guests["vcn1-1"].io_least) == ("1,2", 1)
+    assert guests["vcn1-2"].io_least == 0
+    assert "other threads on 1-2 (virtual I/O: at least 1 of them)" in describe_guest(guests["vcn1-1"])

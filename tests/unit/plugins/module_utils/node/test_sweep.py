@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.io_cores import interrupts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import hugepages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
@@ -357,6 +358,36 @@ def test_huge_pages_of_an_earlier_boot_are_forgotten(node: Node, monkeypatch: py
     node.start(7, domain=False, boot=EARLIER)
     path = raised_pages(node, "7.head.1", EARLIER)
     monkeypatch.setattr(hugepages, "_set", lambda *_pool: pytest.fail("the site's pages were taken away"))
+    sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
+    assert not path.exists()
+
+
+def moved_interrupts(node: Node, key: str, boot: str) -> pathlib.Path:
+    """What a start leaves whose worker was killed while the network card's interrupts were on its cores."""
+    path = node.settings.interrupts_dir / key
+    files.make_directory(path.parent)
+    files.write(path, json.dumps({"boot": boot, "former": [[24, "0-3"]]}))
+    return path
+
+
+def test_interrupts_of_a_dead_start_are_put_back_by_the_sweep(
+    node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "IRQS", tmp_path)
+    file = tmp_path / "24/smp_affinity_list"
+    file.parent.mkdir()
+    file.write_text("7\n")
+    path = moved_interrupts(node, "7.head.1", process_id.boot_id())
+    assert [said.key for said in node.sweep(lambda _job, _start: False).removed] == ["7.head.1"]
+    assert (file.read_text(), path.exists()) == ("0-3", False)
+
+
+def test_interrupts_of_an_earlier_boot_are_forgotten(
+    node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "IRQS", tmp_path)
+    node.start(7, domain=False, boot=EARLIER)
+    path = moved_interrupts(node, "7.head.1", EARLIER)
     sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0))
     assert not path.exists()
 

@@ -8,39 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import pathlib
-import re
 import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import log_line, records
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import acl, files
-
-STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} "
-
-
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("all is well", ["all is well"]),
-        ("", [""]),
-        ("\x1b[2Jgone", ["?[2Jgone"]),
-        ("one\r2026-01-01T00:00:00+0000 two", ["one?2026-01-01T00:00:00+0000 two"]),
-        ("one\u2028two\x85three\x0bfour", ["one?two?three?four"]),
-        ("Traceback:\n  File x\n\traise\n", ["Traceback:", "  |   File x", "  |         raise"]),
-        ("x\n2026-01-01T00:00:00+0000 y", ["x", "  | 2026-01-01T00:00:00+0000 y"]),
-        ("not\udcff UTF-8, but \u00fc", ["not? UTF-8, but \u00fc"]),
-    ],
-)
-def test_a_line_of_a_log_is_harmless_and_alone_has_a_time(text: str, lines: list[str]) -> None:
-    said = log_line.log_line(text).decode()
-    assert said.endswith("\n")
-    first, *more = said.removesuffix("\n").split("\n")
-    stamp = re.match(STAMP, first)
-    assert stamp
-    assert [first[stamp.end() :], *more] == lines
-    assert not any(re.match(STAMP, line) for line in more)
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o660])

@@ -10,8 +10,10 @@ import os
 import pathlib
 import pwd
 import re
+import shutil
 import signal
 import stat
+import time
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
@@ -22,6 +24,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.time_budget import LOG_PROGRAM_S
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
 
@@ -85,17 +88,21 @@ def test_modes(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "log", "shown", "detail"),
+    ("config", "log", "shown", "level"),
     [
-        ("", {}, False, False),
-        ("", {"show": True}, True, False),
-        ("", {"debug": True}, False, True),
-        ("show_log_default: true\ndebug_default: true\n", {}, True, True),
-        ("show_log_default: true\ndebug_default: true\n", {"show": False, "debug": False}, False, False),
+        ("", {}, False, "info"),
+        ("", {"show": True}, True, "info"),
+        ("", {"debug": True}, False, "debug"),
+        ("", {"trace": True}, False, "trace"),
+        ("show_log_default: true\ndebug_default: true\n", {}, True, "debug"),
+        ("show_log_default: true\ndebug_default: true\n", {"show": False, "debug": False}, False, "info"),
+        ("trace_default: true\n", {}, False, "trace"),
+        ("trace_default: true\n", {"trace": False}, False, "info"),
+        ("trace_default: true\n", {"trace": False, "debug": True}, False, "debug"),
     ],
 )
 def test_owner_sees_what_the_prologue_does_when_he_asks(
-    site: Site, config: str, log: dict[str, bool], shown: bool, detail: bool
+    site: Site, config: str, log: dict[str, bool], shown: bool, level: str
 ) -> None:
     site.policy(config)
     site.job(request=Request().with_log(log).encode())
@@ -106,7 +113,53 @@ def test_owner_sees_what_the_prologue_does_when_he_asks(
     assert ("vtorque: TASK [one]" in lines) == shown
     assert all(line.startswith("vtorque: ") for line in lines)
     assert bool(lines) == shown
-    assert site.played()[-1].endswith(" -vv") == detail
+    assert site.played()[-1].endswith(" -vv") == (level != "info")
+    text = (site.state_dir / "records" / KEY / "vtorque.log").read_text()
+    assert (" debug prologue: hosts t1" in text) == (level != "info")
+
+
+def test_lines_of_a_hook_reach_the_file_of_the_site_by_its_own_levels(site: Site) -> None:
+    """The owner's wish for detail fills the log of their job alone."""
+    file = site.state_dir / "site.log"
+    site.policy(f"log_file: {file}\nlog_format: json\nlog_levels: [verdict debug]\n")
+    site.job(start=1, request=Request().with_log({"trace": True}).encode())
+    site.play("exit 4")
+    assert site.prologue().returncode == REQUEUE
+    job_log = (site.state_dir / "records" / "12-1.th.1" / "vtorque.log").read_text()
+    assert " debug prologue: hosts" in job_log
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    found = [(line["level"], line["component"]) for line in lines]
+    assert found[0] == ("info", "prologue")
+    assert {("error", "verdict"), ("debug", "verdict")} <= set(found)
+    assert ("debug", "prologue") not in found
+    assert {(line["program"], line["job"], line["host"]) for line in lines} == {
+        ("hook", "12[1].th", os.uname().nodename.partition(".")[0])
+    }
+    assert all(line["message"] in job_log for line in lines if "\n" not in line["message"])
+
+
+def test_program_of_the_site_that_hangs_delays_no_hook_and_gets_its_verdict(site: Site, tmp_path: pathlib.Path) -> None:
+    place = pathlib.Path(f"/tmp/vtorque-hook-{os.getpid()}")
+    place.mkdir(mode=0o777)
+    try:
+        place.chmod(0o777)
+        program = place / "program"
+        program.write_text(f"#!/bin/sh\ncat >{place}/$$.new\nmv {place}/$$.new {place}/$$.got\nexec sleep 600\n")
+        program.chmod(0o755)
+        site.policy(f"log_program: {program}\n")
+        site.job(start=1)
+        site.play("exit 4")
+        began = time.monotonic()
+        assert site.prologue().returncode == REQUEUE
+        assert time.monotonic() - began < LOG_PROGRAM_S
+        until = time.monotonic() + 60
+        while not (found := list(place.glob("*.got"))):
+            assert time.monotonic() < until, "the program got nothing"
+            time.sleep(0.05)
+        line = json.loads(found[0].read_text())
+        assert (line["level"], line["component"], line["job"]) == ("error", "verdict", "12[1].th")
+    finally:
+        shutil.rmtree(place)
 
 
 def test_playbook_that_is_killed_blames_nobody(site: Site) -> None:

@@ -216,7 +216,7 @@ def test_epilogue_bears_garbage_of_what_was_asked_for(site: Site, text: str) -> 
 def use_of(name: str, cpu_s: float) -> dict[str, object]:
     return {
         "name": name, "cpu_s": cpu_s, "ram_peak_bytes": -1, "read_bytes": 0, "written_bytes": 1, "received_bytes": 2,
-        "sent_bytes": 3, "wait_s": 0.5,
+        "sent_bytes": 3, "wait_s": 0.5, "io_cores_most": -1, "io_changes": -1,
     }  # fmt: skip
 
 

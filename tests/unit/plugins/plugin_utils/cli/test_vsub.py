@@ -356,7 +356,7 @@ def test_directive_prefix(site: Site) -> None:
         (["-S", "sh@a,ksh@b"], ["-S sh@a,ksh@b"]),
         (["-vm", "vcpus=1", "-vm", "vcpus=2"], ["vcpus=2", "given twice"]),
         (["-vm"], ["-vm", "key=value"]),
-        (["-vm", "iocm=true"], ["iocm=true", "not available on this site yet"]),
+        (["-vm", "iocm=true"], ["iocm=true", "this site has switched it off (iocm_enabled)"]),
     ],
 )
 def test_wrong_request_is_refused_before_qsub(site: Site, words: list[str], lines: list[str]) -> None:
@@ -690,6 +690,36 @@ def test_checkpoint_that_is_asked_for_is_refused_with_the_reasons(site: Site, wo
     done = site.vsub("-vm", word, site.script(PLAIN))
     assert done.status == 2
     assert "not available on this site yet; nor could these guests be saved: it mounts a directory" in done.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "expected"),
+    [
+        ({"vcpu_pinning_default": False}, (), "its guests start warm where their node has a template"),
+        ({}, ("-vm", "vcpu_pinning=false,warm=false"), "its guests boot: the job asked for a cold start (warm=false)"),
+        ({}, (), "its guests boot: it has cores or NUMA cells of its own"),
+        (
+            {"home_via": "virtiofs", "vcpu_pinning_default": False},
+            (),
+            "its guests boot: it mounts a directory of its node by virtiofs",
+        ),
+    ],
+)
+def test_dry_run_says_why_guests_would_boot(
+    site: Site, settings: dict[str, t.Any], words: tuple[str, ...], expected: str
+) -> None:
+    site.configure(warm_start=True, **settings)
+    shown = site.vsub("--dry-run", *words, site.script(PLAIN))
+    assert f"(start: {expected})" in shown.out.splitlines()
+    found = site.vsub("--dry-run", "--query", "warm", *words, site.script(PLAIN))
+    assert json.loads(found.out) == expected
+
+
+def test_site_without_warm_starts_refuses_one_and_says_nothing_of_them(site: Site) -> None:
+    assert "(start:" not in site.vsub("--dry-run", site.script(PLAIN)).out
+    done = site.vsub("--dry-run", "-vm", "warm=true", site.script(PLAIN))
+    assert done.status != 0
+    assert "this site has no warm starts (warm_start)" in done.err
 
 
 def test_dry_run_says_which_hosts_are_vm_nodes(site: Site) -> None:

@@ -12,6 +12,7 @@ import re
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import topologies
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_topology
 
@@ -89,6 +90,29 @@ def test_dry_run_follows_the_users_map(site: Site) -> None:
     (site.here / "pins").write_text("0: 3\n1: 5\nemulator: 2\n")
     guest = placement(site, "-vm", f"vcpu_pinning={site.here}/pins,vcpus=2")["guests"][0]
     assert (guest["vcpu_cores"], guest["other_cores"]) == (["3", "5"], "2")
+
+
+def test_dry_run_shows_cores_for_virtual_io_and_how_many_are_requested(site: Site) -> None:
+    site.configure(host_os_core_count=1, iocm_enabled=True)
+    wish = "vcpus=4,ram=4G,iocm=true,iocm_min_cores=2,iocm_max_cores=3"
+    done = site.vsub("--dry-run", "-vm", f"vcpu_pinning=true,{wish}", "job.sh")
+    (guest,) = (line for line in done.out.splitlines() if line.startswith("  guest 1:"))
+    io = re.search(r"other threads on (\S+) \(virtual I/O: at least 2 of them\)", guest)
+    assert io is not None, guest
+    assert not set(cpus.read(io[1])) & set(map(int, re.findall(r"vCPU \d+ on (\d+)", guest)))
+    sums = "(cores on each node: 4 vcpus + 1 core for the host + {})"
+    assert sums.format("3 cores for virtual I/O (iocm_max_cores)") in done.out
+    done = site.vsub("--dry-run", "-vm", f"vcpu_pinning=false,{wish}", "job.sh")
+    assert sums.format("2 cores for virtual I/O (iocm_min_cores)") in done.out
+    floating = placement(site, "-vm", f"vcpu_pinning=false,{wish}")["guests"][0]
+    assert (floating["io_least"], len(set(floating["vcpu_cores"]))) == (2, 1)
+
+
+def test_dry_run_shows_no_cores_for_virtual_io_on_a_node_without_them(site: Site) -> None:
+    site.configure(host_os_core_count=1, iocm_enabled=True, iocm_nodes="n9")
+    found = placement(site, "-vm", "vcpus=4,ram=4G,iocm=true")
+    assert found["guests"][0]["io_least"] == 0
+    assert "n1 has no cores for virtual I/O (iocm_nodes)" in found["problem"]
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class Node:
         return serve.respond(io.BytesIO(line), handlers.Call({"SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}, Policy))
 
     def work(self) -> None:
-        copy_worker.work_off(self.settings, lambda _words: None)
+        copy_worker.work_off(self.settings, lambda *_words: None)
 
 
 @pytest.fixture

@@ -148,6 +148,11 @@ class Guest:
         server.started = self.started
 
     def started(self, command: str, thread: str) -> None:
+        if "/usr/lib/vtorque-launcher.so" in self.server.missing:
+            self.words = command.replace('"', "").split(" ")
+            with self.listening.accept()[0] as console:
+                self.says("", thread, console)
+            return
         launcher, verb, token, *words = command.replace('"', "").split(" ")
         assert (launcher, verb) == ("/usr/lib/vtorque-launcher.so", "run")
         self.words = words
@@ -278,6 +283,72 @@ def test_guest_without_a_console_or_an_api_runs_nothing(guest: Guest) -> None:
     (guest.directory / layout.CONSOLE).unlink()
     with pytest.raises(VTorqueError, match="nothing was run: the console of guest vcn1-1"):
         guest.run()
+
+
+LAUNCHER = "/usr/lib/vtorque-launcher.so"
+VERBOSE = r"--rootfs=rofs --verbose --env=A=x\ y /libhttpserver-api.so"
+
+
+@pytest.mark.parametrize(
+    ("printed", "status", "output"),
+    [
+        ("one\r\nno end program /app.so returned 7\r\n", "7", b"one\nno end "),
+        ("one\r\n", "0", b"one\n"),
+        ("program /app.so returned -1\r\n[I/30 kernel]: more\r\n", "255", b"[I/30 kernel]: more\n"),
+        ("program /usr/mgmt/x.so returned 3\r\n", "0", b"program /usr/mgmt/x.so returned 3\n"),
+        (
+            "program /app.so returned much\r\nprogram /app.so ret",
+            "0",
+            b"program /app.so returned much\nprogram /app.so ret",
+        ),
+    ],
+)
+def test_kernel_reports_the_status_of_an_image_without_the_launcher(
+    guest: Guest, printed: str, status: str, output: bytes
+) -> None:
+    """OSv's own line (core/app.cc), of another program than ours nothing, of a 0 no line at all."""
+    guest.server.missing, guest.server.command_line = (LAUNCHER,), VERBOSE
+
+    def says(_token: str, thread: str, console: socket.socket) -> None:
+        for byte in printed.encode():
+            console.sendall(bytes([byte]))
+        guest.server.threads[thread] = True
+        done.wait(60)
+
+    done = threading.Event()
+    guest.says = says
+    try:
+        assert guest.run() == End("exit", status)
+    finally:
+        done.set()
+    assert guest.printed == output
+    assert guest.words == ["/app.so", "x"]
+
+
+@pytest.mark.parametrize(
+    "line", ["/libhttpserver-api.so", "--rootfs=rofs /a.so --verbose", r"--env=A=x\ --verbose /a.so"]
+)
+def test_image_without_the_launcher_and_a_kernel_that_is_silent_runs_nothing(guest: Guest, line: str) -> None:
+    """A status that nobody reports must not become a 0."""
+    guest.server.missing, guest.server.command_line = (LAUNCHER,), line
+    with pytest.raises(VTorqueError, match=r"nothing was run: .*Failed to load object: /usr/lib/vtorque-launcher"):
+        guest.run()
+    assert guest.server.commands == []
+
+
+def test_program_that_is_missing_in_an_image_without_the_launcher_was_not_run(guest: Guest) -> None:
+    guest.server.missing, guest.server.command_line = (LAUNCHER, "/app.so"), VERBOSE
+    with pytest.raises(VTorqueError, match=r"nothing was run: .*Failed to load object: /app\.so"):
+        guest.run()
+
+
+def test_console_that_ends_before_the_api_reports_an_end_is_no_success(guest: Guest) -> None:
+    """The kernel says nothing of a 0; and a console that is gone would say nothing of a 7."""
+    guest.server.missing, guest.server.command_line = (LAUNCHER,), VERBOSE
+    guest.says = lambda _token, _thread, console: console.sendall(b"some\n")
+    with pytest.raises(ConnectionLost, match="its console ended"):
+        guest.run()
+    assert guest.printed == b"some\n"
 
 
 def test_variables_that_osv_cannot_have_are_left_out_and_told() -> None:

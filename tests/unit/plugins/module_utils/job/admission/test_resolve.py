@@ -11,9 +11,10 @@ import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_saving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import numa, vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import resolve as policy_module
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
@@ -49,6 +50,7 @@ POOL = Offers(
         ImageFacts("jammy@1", "ubuntu", "x86_64"),
         ImageFacts("arm@1", "debian", "aarch64"),
         ImageFacts("osv@1", "osv"),
+        ImageFacts("osv-base@1", "osvbase", "x86_64"),
         ImageFacts("tiny.qcow2"),
     )
 )
@@ -97,7 +99,7 @@ def test_file_is_read_into_typed_values(tmp_path: pathlib.Path) -> None:
 
 def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> None:
     text = (
-        "vcpu_default: 3\nmac_prefix: 52:54:00\niocm_enabled: true\nvcpus_default: 2\nvcpus_default: 3\n"
+        "vcpu_default: 3\nmac_prefix: 52:54:00\nabort_on_error: no\nvcpus_default: 2\nvcpus_default: 3\n"
         "ram_default: 4X\ncustom_ip_mapping: true\nIMAGE_POOL: /x\nTIMEOUT: 3\nhypervisor_default: qemu\n"
         "regex_fe: '('\nprefix:\nbridge: [br0]\nname_server: ns.site.org\n"
     )
@@ -107,7 +109,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     expected = {
         ("vcpu_default", "line 1"): "did you mean vcpus_default?",
         ("mac_prefix", "line 2"): "in quotes",
-        ("iocm_enabled", "line 3"): "belongs to IOcm, which is not available yet",
+        ("abort_on_error", "line 3"): "belongs to spare nodes, which is not available yet",
         ("vcpus_default", "line 5"): "is given twice, in line 4 too",
         ("ram_default", "line 6"): "a number with K, M, G or T",
         ("custom_ip_mapping", "line 7"): "needs ip_to_mac_script",
@@ -154,6 +156,9 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("hypervisor_default: skvm\n", "hypervisor_default", "write kvm, with iocm=true for I/O cores and vrdma=true"),
         ("vrdma_enabled_default: yes\n", "vrdma_enabled_default", "needs vrdma_enabled: "),
         ("vrdma_kind: vhostuser\n", "vrdma_kind", "vhostuser is not available yet"),
+        ("vrdma_kind: sriov\nconfine_guests: no\n", "vrdma_kind", "sriov needs vrdma_ports"),
+        ("vrdma_kind: sriov\nvrdma_ports: [ens1f0]\n", "vrdma_kind", "sriov does not go with confine_guests"),
+        ("vrdma_vlan: 4095\n", "vrdma_vlan", "1 to 4094"),
         ("pbs_exclusive_node_alloc: no\n", "kill_user_processes_after_job", "needs pbs_exclusive_node_alloc: "),
     ],
 )
@@ -163,6 +168,11 @@ def test_parameters_that_contradict_each_other_are_refused(
     with pytest.raises(PolicyErrors) as caught:
         loaded(tmp_path, text)
     assert [fault.key for fault in caught.value.faults if words in fault.message] == [key]
+
+
+def test_virtual_functions_are_for_sites_that_confine_no_guests(tmp_path: pathlib.Path) -> None:
+    site = loaded(tmp_path, "vrdma_kind: sriov\nvrdma_ports: [ens1f0, ib0]\nvrdma_vlan: 7\nconfine_guests: no\n")
+    assert (site.vrdma_ports, site.vrdma_vlan) == (("ens1f0", "ib0"), 7)
 
 
 @pytest.mark.parametrize("component", ["vrdma", "iocm", "unclot"])
@@ -280,6 +290,7 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("vcpus=2", "img", "this site has no default"),
         ("img=debain12", "img", "no such image in the pool; did you mean debian12?"),
         ("img=debian12@3", "img", "no such image in the pool"),
+        ("img=osv-base", "img", "is a base, of which images are made (vmgr image compose); no job runs in it"),
         ("img=debian", "img", "no such image in the pool"),
         ("img=tiny", "distro", "has no record that says it"),
         ("img=debian12,distro=ubuntu", "distro", "the image debian12@10 is debian"),
@@ -288,22 +299,12 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("img=arm", "arch", "the nodes offer x86_64"),
         ("img=debian12,hypervisor=qemu", "hypervisor", "does not allow software emulation"),
         ("img=debian12,hypervisor=skvm", "hypervisor", "write kvm, with iocm=true for I/O cores and vrdma=true"),
-        ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "not available"),
+        ("img=debian12,iocm=true", "iocm", "this site has switched it off (iocm_enabled)"),
+        ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "goes with iocm=true"),
     ],
 )
 def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str, words: str) -> None:
     assert words in objections(text)[key]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "iocm=0",
-        "iocm_min_cores=1", "iocm_max_cores=2",
-    ],
-)  # fmt: skip
-def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
-    assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
 
 
 @pytest.mark.parametrize("text", ["checkpoint=on", "checkpoint_every=30m"])
@@ -414,6 +415,14 @@ def test_default_region_that_its_own_raise_makes_too_large_is_refused(tmp_path: 
 RDMA = Policy(vrdma_enabled=True)
 VERBS = Offers((ImageFacts("hpc@1", "debian", rdma="yes"), ImageFacts("cloud@1", "debian", rdma="no"),
                 ImageFacts("old@1", "debian"), ImageFacts("osv@1", "osv")))  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "saved"), [("rxe", True), ("sriov", False)])
+def test_memory_of_a_guest_with_a_virtual_function_is_not_saved(kind: str, saved: bool) -> None:
+    site = dataclasses.replace(RDMA, vrdma_kind=kind)
+    found = resolve(parse([("img=hpc,vrdma=true", "command line")]), site, VERBS)
+    parts = policy_module.parts_in_the_way(found.values, found.origins, site, VERBS)
+    assert (guest_saving.PCI not in parts) == saved
 
 
 @pytest.mark.parametrize("image", ["hpc", "old"])
@@ -535,6 +544,40 @@ def test_bounds_of_virtual_io_cores_must_not_cross() -> None:
     assert "is more than iocm_max_cores (2, site default)" in objections("img=debian12", policy)["iocm_min_cores"]
 
 
+@pytest.mark.parametrize(
+    ("text", "bounds", "origin"),
+    [
+        ("iocm=true", (1, 4), ("site default", "site default")),
+        ("iocm=0", (1, 4), ("site default", "site default")),
+        ("iocm=true,iocm_min_cores=6", (6, 6), ("command line", "as iocm_min_cores")),
+        ("iocm=true,iocm_max_cores=1", (1, 1), ("site default", "command line")),
+        ("iocm=true,iocm_min_cores=2,iocm_max_cores=3", (2, 3), ("command line", "command line")),
+    ],
+)
+def test_bounds_of_virtual_io_cores_are_the_users_and_else_the_sites(
+    text: str, bounds: tuple[int, int], origin: tuple[str, str]
+) -> None:
+    found = ask(f"img=debian12,{text}", WITH_IO)
+    assert found.values["iocm"] is True
+    assert tuple(found.values[key] for key in ("iocm_min_cores", "iocm_max_cores")) == bounds
+    assert tuple(found.origins[key] for key in ("iocm_min_cores", "iocm_max_cores")) == origin
+
+
+def test_bounds_of_virtual_io_cores_are_within_the_sites() -> None:
+    found = objections("img=debian12,iocm=true,iocm_max_cores=13", WITH_IO)
+    assert found == {"iocm_max_cores": "at most 12 on this site"}
+    assert objections("img=debian12,iocm=true,iocm_min_cores=13", WITH_IO) == {
+        "iocm_min_cores": "at most 12 on this site"
+    }
+
+
+def test_cores_for_virtual_io_of_the_sites_default_are_no_ones_wish() -> None:
+    policy = Policy(iocm_enabled=True, iocm_enabled_default=True, iocm_max_cores_default=2)
+    found = ask("img=debian12", policy)
+    assert numa.io_cores(found.values, asked=False) == numa.IoCores(1, 2, required=False)
+    assert numa.io_cores(ask("img=debian12,iocm=false", policy).values, asked=True) == numa.IoCores()
+
+
 # the sum
 
 
@@ -545,11 +588,24 @@ def test_sum_counts_guests_host_and_says_how() -> None:
     assert need.mem_sum == "4G of ram + 2G for the host"
 
 
-def test_sum_counts_several_guests_and_cores_for_virtual_io() -> None:
-    values = {**ask("img=debian12,vcpus=3,ram=1G").values, "vms_per_node": 2, "iocm": True, "iocm_min_cores": 2}
-    need = demand(Resolved(values, {}, ""), Policy(host_os_core_count=0, host_os_ram_mb=100))
-    assert (need.cores, need.mem_mib) == (8, 2148)
-    assert need.cores_sum == "2 x 3 vcpus + 0 cores for the host + 2 cores for virtual I/O"
+WITH_IO = Policy(iocm_enabled=True, host_os_core_count=0, host_os_ram_mb=100)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores", "how"),
+    [
+        ("vcpu_pinning=false", 8, "2 cores for virtual I/O (iocm_min_cores)"),
+        ("vcpu_pinning=true", 9, "3 cores for virtual I/O (iocm_max_cores)"),
+        ("", 8, "2 cores for virtual I/O (iocm_min_cores)"),
+    ],
+    ids=["vCPUs share cores", "each has its own", "each has, where there are enough"],
+)
+def test_sum_counts_several_guests_and_cores_for_virtual_io(text: str, cores: int, how: str) -> None:
+    """Where each vCPU has its core, more for I/O can only come from idle ones."""
+    request = "img=debian12,vcpus=3,ram=1G,vms_per_node=2,iocm=true,iocm_min_cores=2,iocm_max_cores=3"
+    need = demand(ask(",".join(filter(None, (request, text))), WITH_IO), WITH_IO)
+    assert (need.cores, need.mem_mib) == (cores, 2148)
+    assert need.cores_sum == f"2 x 3 vcpus + 0 cores for the host + {how}"
     assert need.mem_sum == "2 x 1G of ram + 100M for the host"
 
 

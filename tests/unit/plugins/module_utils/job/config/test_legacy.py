@@ -72,7 +72,6 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     ("DEBUG_DEFAULT", "debug_default", False, ""),
     ("TRACE_DEFAULT", "trace_default", False, ""),
     ("SHOW_LOG_DEFAULT", "show_log_default", False, ""),
-    ("PRINT_TO_STDOUT", "print_to_stdout", False, ""),
     ("LOG_ROTATE", "log_rotate", True, ""),
     ("LOG_FILE", "log_file", None, "the log of a job is in its record"),
     # "IOcm", "vRDMA", "UNCLOT", "Snap Telemetry"
@@ -114,13 +113,15 @@ DROPPED = (
 )
 
 NEW = {
+    "log_levels", "log_format", "log_program", "log_program_level",
     "batch_system", "slurm_bin", "suspend_guests", "warm_start", "warm_days", "warm_max",
     # what the original had not: the product's own, and the site's bounds
     "prefix_nodes", "template_dir", "vm_node_property", "allow_emulation", "libvirt_uri", "bridge", "node_number",
     "dhcp_leases_file", "confine_guests", "guest_may_reach", "home_via", "mounts", "metadata_packages",
     "security_updates", "security_updates_timeout", "image_max", "fast_start",
     "vm_epilogue_timeout", "node_fault_retries", "offline_brake", "record_days", "record_host", "cache_max",
-    "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min", "vrdma_kind",
+    "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
+    "vrdma_kind", "vrdma_ports", "vrdma_vlan",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
     "nodes_default", "pci_default", "pci_classes", "numa_default", "hugepages_default", "hugepages_raise", "numad",
     "sample_s", "metrics_dir",

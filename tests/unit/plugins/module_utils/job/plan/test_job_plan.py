@@ -229,6 +229,33 @@ def test_plan_tells_nodes_how_vcpus_are_pinned() -> None:
         cores(off, by_map, b"0: 2\n1: 7")
 
 
+@pytest.mark.parametrize(
+    ("text", "default", "cores"),
+    [
+        ("", False, (0, 0, False)),
+        (",iocm=true,iocm_max_cores=2", False, (1, 2, True)),
+        ("", True, (1, 4, False)),
+        (",iocm=false", True, (0, 0, False)),
+    ],
+)
+def test_plan_tells_nodes_which_cores_virtual_io_has_and_whether_the_user_wants_them(
+    text: str, default: bool, cores: tuple[int, int, bool]
+) -> None:
+    policy = dataclasses.replace(POLICY, iocm_enabled=True, iocm_enabled_default=default)
+    request = parse([(f"img=debian12,vcpus=2,ram=1G{text}", "")])
+    job = dataclasses.replace(JOB, x=request.encode(), slot_hosts=("n1",) * 4)
+    plan = make_plan(job, policy, OFFERS, node_file=None, timeout_s=9.0, find_owner=lambda *_names: ALICE)
+    assert [(one.io_min, one.io_max, one.io_required) for one in plan.node_parts[0].guests] == [cores]
+
+
+def test_job_with_too_few_cores_for_virtual_io_is_refused_on_the_mother_superior() -> None:
+    policy = dataclasses.replace(POLICY, iocm_enabled=True)
+    request = parse([("img=debian12,vcpus=2,ram=1G,iocm=true,iocm_min_cores=2", "")])
+    job = dataclasses.replace(JOB, x=request.encode(), slot_hosts=("n1",) * 4)
+    with pytest.raises(UserFault, match=r"4 of the 5 that its guests need on n1: .* 2 cores for virtual I/O"):
+        make_plan(job, policy, OFFERS, node_file=None, timeout_s=9.0, find_owner=lambda *_names: ALICE)
+
+
 def test_decision_is_all_of_a_plan_but_its_keys_and_the_time() -> None:
     """A field that a plan gets one day counts without anybody's thinking of it."""
     additions = messages.Additions(

@@ -53,7 +53,7 @@ def test_wishes_for_the_log_travel_and_change_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "log", [[], "show", 1, None, {"trace": True}, {"show": "true"}, {"show": 1}, {"show": True, "more": False}]
+    "log", [[], "show", 1, None, {"trace": "true"}, {"show": "true"}, {"show": 1}, {"show": True, "more": False}]
 )
 def test_other_wishes_for_the_log_are_garbage(log: object) -> None:
     with pytest.raises(UserFault, match="of the log"):
@@ -67,6 +67,7 @@ def test_other_wishes_for_the_log_are_garbage(log: object) -> None:
         ({"SHOW_LOG": "true", "DEBUG": "Yes"}, {"show": True, "debug": True}),
         ({"SHOW_LOG": "1", "DEBUG": "0"}, {"show": True, "debug": False}),
         ({"SHOW_LOG": "FALSE"}, {"show": False}),
+        ({"TRACE": "true"}, {"trace": True}),
         ({"SHOW_LOG": "", "DEBUG": "express:*"}, {}),
         ({"show_log": "true"}, {}),
     ],

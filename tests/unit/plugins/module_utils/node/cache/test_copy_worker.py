@@ -56,7 +56,7 @@ class Workers:
     def start(self, here: NodeSettings) -> None:
         if (pid := os.fork()) == 0:
             with open(here.pool.parent / "said", "a", encoding="utf-8") as said:
-                copy_worker.work_off(here, lambda words: print(words, file=said, flush=True))
+                copy_worker.work_off(here, lambda words, *_level: print(words, file=said, flush=True))
             os._exit(0)
         self.pids.append(pid)
 
@@ -80,7 +80,7 @@ def said(here: NodeSettings) -> list[str]:
 
 def work(here: NodeSettings, **more: t.Any) -> list[str]:
     words: list[str] = []
-    copy_worker.work_off(here, words.append, **more)
+    copy_worker.work_off(here, lambda text, *_level: words.append(text), **more)
     return words
 
 
@@ -118,7 +118,7 @@ def test_mark_outlives_a_killed_worker_and_the_next_goes_on(
     copy_queue.want(settings, TINY)
     if (pid := os.fork()) == 0:
         monkeypatch.setattr(copy_worker, "fetch", lambda *_words: signal.pause())
-        copy_worker.work_off(settings, lambda _words: None)
+        copy_worker.work_off(settings, lambda *_words: None)
         os._exit(0)
     now, until = None, Deadline.after(PATIENCE_S)
     while now is None and not until.passed:

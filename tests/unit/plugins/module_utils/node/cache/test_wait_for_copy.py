@@ -45,7 +45,11 @@ def filled(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     words: list[str] = []
     image_pool.add(node.settings.pool, "disk@1")
     node.settings = dataclasses.replace(node.settings, cache_bytes=64 << 20)
-    monkeypatch.setattr(copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, words.append))
+
+    def take_line(text: str, level: str = "info", component: str = "") -> None:
+        words.append(text)
+
+    monkeypatch.setattr(copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, take_line))
     return words
 
 

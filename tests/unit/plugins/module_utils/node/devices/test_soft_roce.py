@@ -52,6 +52,13 @@ def test_node_that_has_another_kind_refuses_the_start_and_makes_nothing(node: No
     assert present_absent.left(node.settings) == ()
 
 
+def test_kind_that_no_module_has_is_refused_and_never_passed_over(node: Node) -> None:
+    allow(node, "vhostuser")
+    with pytest.raises(UserFault, match="no node has devices of the kind vhostuser yet"):
+        node.present(node.part(rdma="vhostuser"))
+    assert node.hypervisor.running == {}
+
+
 @pytest.mark.parametrize(
     ("policy", "node", "kind"),
     [

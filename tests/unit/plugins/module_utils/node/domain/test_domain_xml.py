@@ -58,6 +58,13 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "cells and shares": {**OWN_CORES, "shape": SHAPE, "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"),)},
     "one cell": {**OWN_CORES, "shape": Shape(CELLS[:1], (), 1, 1, 1, dedicated=False)},
     "cores alone": {**OWN_CORES, "shape": Shape((), (), 1, 1, 1, dedicated=True)},
+    "cores for virtual I/O": {
+        **OWN_CORES,
+        "other_cores": "1-2",
+        "io_threads": 2,
+        "queues": 2,
+        "data": GUEST / "d.sock",
+    },
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
     "devices of the host": {"devices": (HostDevice("pci", "0000:3b:00.0"), HostDevice("region", "vtorque-1", "", 64))},
@@ -122,6 +129,22 @@ def test_a_guest_without_pinning_has_the_xml_that_it_had_before() -> None:
     assert tune == (
         "placement='static' cpuset='1-3'>2</vcpu>\n  <cputune>\n    <emulatorpin cpuset='1-3'/>\n  </cputune>\n  "
     )
+
+
+@pytest.mark.parametrize("name", [name for name, changes in VARIANTS.items() if "io_threads" not in changes])
+def test_a_guest_without_cores_for_virtual_io_has_no_trace_of_them(name: str) -> None:
+    xml = render(**VARIANTS[name])
+    assert not [word for word in ("iothread", "vhost", "queues=") if word in xml]
+
+
+def test_a_guest_with_cores_for_virtual_io_has_a_thread_for_each_disk_on_them() -> None:
+    root = parse(render(**VARIANTS["cores for virtual I/O"]))
+    assert root.findtext("iothreads") == "2"
+    pins = [(pin.get("iothread"), pin.get("cpuset")) for pin in root.iterfind("cputune/iothreadpin")]
+    assert pins == [("1", "1-2"), ("2", "1-2")]
+    disks = {disk.find("target").get("dev"): disk.find("driver") for disk in root.iterfind("devices/disk")}  # type: ignore[union-attr]
+    assert {name: driver.get("iothread") for name, driver in disks.items()} == {"vda": "1", "vdb": None, "vdc": "2"}  # type: ignore[union-attr]
+    assert root.find("devices/interface/driver").attrib == {"name": "vhost", "queues": "2"}  # type: ignore[union-attr]
 
 
 def test_an_emulated_guest_has_no_host_processor() -> None:

@@ -50,3 +50,16 @@ def test_garbage_that_was_kept_is_nothing(tmp_path: pathlib.Path) -> None:
     for text in ("", "[]", '{"used": 3}', '{"used": [{}]}', '{"used": [' + str(good).replace("'", '"') + ", 3]}"):
         (tmp_path / layout.USED).write_text(text)
         assert usage.read_use(tmp_path) == ()
+
+
+def test_use_of_guests_with_cores_for_virtual_io_says_how_many_they_used(tmp_path: pathlib.Path) -> None:
+    class Domains:
+        @staticmethod
+        def figures(names: object, _within_s: object) -> dict[str, dict[str, int]]:
+            return {"vcn1-1": TOLD}
+
+    usage.save_use(Domains(), ["vcn1-1"], tmp_path, None, io_cores=(3, 7))  # type: ignore[arg-type]
+    (used,) = usage.read_use(tmp_path)
+    assert {key: used.known()[key] for key in ("io_cores_most", "io_changes")} == {"io_cores_most": 3, "io_changes": 7}
+    usage.save_use(Domains(), ["vcn1-1"], tmp_path / "other", None)  # type: ignore[arg-type]
+    assert "io_cores_most" not in usage.read_use(tmp_path / "other")[0].known()

@@ -53,6 +53,8 @@ class FakeDomains:
         self.states: dict[str, Facts | None] = collections.defaultdict(lambda: Facts("running"))
 
     def ring(self, *event: str) -> None:
+        if event[1] in ("stopped", "shutdown", "crashed", "undefined"):
+            self.states[event[0]] = None
         self.heard.append(DomainEvent(*event))
         os.eventfd_write(self.bell, 1)
 
@@ -209,6 +211,27 @@ def test_line_that_comes_later_is_heard(scene: Scene) -> None:
     assert scene.wait() == {"vcn1-1": ADDRESS}
 
 
+def test_guest_that_may_be_silent_is_asked_at_any_address_of_its_own(scene: Scene) -> None:
+    """An image of OSv without the launcher says nothing; its key (a token there) proves it."""
+    guest = scene.guest(announces=False)
+    scene.answers("kex_exchange_identification: no answer", RIGHT)
+    scene.neighbours.tell(guest.mac, ADDRESS)
+    assert scene.wait() == {"vcn1-1": ADDRESS}
+    assert len(scene.asked) == 2
+
+
+def test_address_that_osvs_kernel_prints_is_asked_where_nothing_else_names_one(scene: Scene) -> None:
+    """`eth0: ADDRESS`, as core/dhcp.cc prints it; of a guest that must announce itself it is none."""
+    guest = scene.guest(announces=False)
+    scene.says(guest, f"eth0: {ADDRESS}\r")
+    assert scene.wait() == {"vcn1-1": ADDRESS}
+    scene.guests.clear()
+    other = scene.guest(2)
+    scene.says(other, f"eth0: {ADDRESS}")
+    with pytest.raises(VTorqueError, match="was not ready"):
+        scene.wait(0.5)
+
+
 def test_an_address_alone_is_not_ready(scene: Scene) -> None:
     guest = scene.guest()
     scene.neighbours.tell(guest.mac, ADDRESS)
@@ -314,6 +337,15 @@ def test_event_before_the_wait_is_noticed(scene: Scene, facts: Facts | None, wor
 def test_another_domains_death_is_none_of_ours(scene: Scene) -> None:
     guest = scene.guest()
     scene.domains.ring("vcn1-10", "stopped", "")
+    scene.says(guest, ready_line())
+    assert scene.wait() == {"vcn1-1": ADDRESS}
+
+
+def test_late_word_of_the_end_of_a_guest_of_the_same_name_is_none_of_this_one(scene: Scene) -> None:
+    """libvirt tells it after its own answer: a warm start that failed is ended, and the guest boots at once."""
+    guest = scene.guest()
+    scene.domains.ring("vcn1-1", "stopped", "it was destroyed")
+    scene.domains.states["vcn1-1"] = Facts("running")
     scene.says(guest, ready_line())
     assert scene.wait() == {"vcn1-1": ADDRESS}
 

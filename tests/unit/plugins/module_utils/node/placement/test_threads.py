@@ -52,8 +52,8 @@ class Proc:
         lines[2] = f"Cpus_allowed_list:\t{cpus.written(sorted(cores))}"
         self.places[number].write_text("\n".join(lines))
 
-    def place(self, pins: Pins = PINS) -> tuple[str, ...]:
-        return place_threads("vcn1-1", QEMU, (SERVER,), pins, move=self.move, proc=self.root)
+    def place(self, pins: Pins = PINS, *, exactly: bool = False) -> tuple[str, ...]:
+        return place_threads("vcn1-1", QEMU, (SERVER,), pins, exactly=exactly, move=self.move, proc=self.root)
 
 
 @pytest.fixture
@@ -140,3 +140,18 @@ def test_thread_that_ends_while_it_is_read_is_none(proc: Proc) -> None:
     (proc.root / str(QEMU) / "task" / "103" / "status").unlink()
     (proc.root / "401").mkdir()
     assert proc.place() == ()
+
+
+def test_threads_that_get_more_cores_are_let_onto_all_of_them(proc: Proc) -> None:
+    """Cores for virtual I/O grow: to be within them is not enough."""
+    proc.put(201, f"vhost-{QEMU}", "0", parent=2)
+    more = Pins(((1,), (2, 3)), (0, 4))
+    assert proc.place(more) == ()
+    assert set(proc.place(more, exactly=True)) == {"qemu-system-x86", "IO mon_iothread", "virtiofsd", f"vhost-{QEMU}"}
+    assert {thread.allowed for thread in read_threads(QEMU, (SERVER,), proc.root) if thread.vcpu is None} == {(0, 4)}
+    assert proc.place(more, exactly=True) == ()
+
+
+def test_thread_that_its_group_keeps_from_more_cores_is_no_fault(proc: Proc) -> None:
+    proc.stuck.add(103)
+    assert "IO mon_iothread" in proc.place(Pins(((1,), (2, 3)), (0, 4)), exactly=True)

@@ -172,7 +172,7 @@ def test_a_copy_that_cannot_be_read_is_the_fault_of_who_keeps_it(
     node.settings = dataclasses.replace(node.settings, cache_bytes=64 << 20, ramdisk_dir=tmp_path / "ramdisk")
     monkeypatch.setattr(ramdisk, "check", lambda _settings: 64 << 20)
     monkeypatch.setattr(
-        copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, lambda _words: None)
+        copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, lambda *_words: None)
     )
     kept = node.settings.images_dir / "copies" if fs_type == "local" else ramdisk.place_of(node.settings)
     node.present(node.part(image=IMAGE, fs_type=fs_type))

@@ -47,12 +47,13 @@ class GuestOfTemplate(threading.Thread):
     Args:
         path: of its channel.
         obeys: does it answer its first order?
+        token: of its template.
     """
 
-    def __init__(self, path: pathlib.Path, obeys: bool) -> None:
+    def __init__(self, path: pathlib.Path, obeys: bool, token: str = TOKEN) -> None:
         super().__init__(daemon=True)
         self.order = ""
-        self._obeys = obeys
+        self._obeys, self._token = obeys, token
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -63,8 +64,11 @@ class GuestOfTemplate(threading.Thread):
         self._listener.close()
         with contextlib.suppress(OSError), peer, peer.makefile("rb") as stream:
             word = stream.readline().split()[1].decode()
-            peer.sendall(f"vtorque-agent {TOKEN}\nvtorque-agent {TOKEN} {word}\n".encode())
-            verb, _seconds, size = stream.readline().split()
+            peer.sendall(f"vtorque-agent {self._token}\nvtorque-agent {self._token} {word}\n".encode())
+            line = stream.readline()
+            if not line:  # it was only greeted
+                return
+            verb, _seconds, size = line.split()
             assert verb == b"warm"
             self.order = stream.read(int(size)).decode()
             peer.sendall(b"0 \n" if self._obeys else b"1 %s\n" % base64.b64encode(b"mac: no such device"))
@@ -88,7 +92,7 @@ class WarmConnection(Connection):
         root = ET.fromstring(header.xml)
         channel = root.find("devices/channel/source")
         assert channel is not None
-        hypervisor.guest = GuestOfTemplate(pathlib.Path(channel.get("path", "")), hypervisor.obeys)
+        hypervisor.guest = GuestOfTemplate(pathlib.Path(channel.get("path", "")), hypervisor.obeys, hypervisor.token)
         hypervisor.guest.start()
         new = hypervisor.place / f".{facts.name}"
         new.write_text(header.xml)
@@ -102,6 +106,7 @@ class WarmHypervisor(Hypervisor):
     qemu = "7002000"
     obeys = True
     memory = b""
+    token = TOKEN
     guest: GuestOfTemplate | None = None
 
     def __init__(self, place: pathlib.Path) -> None:

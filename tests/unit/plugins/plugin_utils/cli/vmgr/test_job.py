@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import event_log
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import job, main
 
@@ -136,6 +137,21 @@ def test_show_prints_the_cores_of_guests_that_had_some_of_their_own(
         assert "cores of" not in vmgr_job_says(capsys, "show", "4711")
 
 
+def test_show_prints_the_cores_that_virtual_io_of_guests_has_used(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = RECORD["guests"]  # type: ignore[misc]
+    of_first = {"vcpu_cores": "4;5", "other_cores": "1-3", "io_least": 1, "used": {"io_cores_most": 2, "io_changes": 4}}
+    of_second = {"vcpu_cores": "4;5", "other_cores": "1-3", "io_least": 1, "used": {}}
+    guests = [{**first, **of_first}, {**second, **of_second}]
+    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert [line for line in lines if line.startswith("  virtual I/O of")] == [
+        "  virtual I/O of vcn1-1: cores 1-3, 1 in any case, at most 2 used, changed 4 times",
+        "  virtual I/O of vcn2-1: cores 1-3, 1 in any case",
+    ]
+
+
 def test_show_prints_the_cells_and_pages_of_guests_that_had_some(
     kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,9 +186,26 @@ def test_list(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 older ones were not looked at" in vmgr_job_says(capsys, "list", "--last", "1")
 
 
+def test_log_is_chosen_by_level_with_all_lines_of_each_entry(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event_log.configure(event_log.LogSettings(), program="hook", component="prologue", job="", job_level="info")
+    texts = ("prologue of job 4711.head", "info"), ("Traceback:\n  File x", "error"), ("left behind", "warning")
+    entries = [event_log.format_text(text, level).decode() for text, level in texts]
+    (kept / "vtorque.log").write_text(f"{entries[0]}TASK [plan] ***\nok: [cn1]\n{entries[1]}{entries[2]}")
+    assert vmgr_job_says(capsys, "log", "4711") == (kept / "vtorque.log").read_text()
+    assert vmgr_job_says(capsys, "log", "4711", "--level", "warning") == entries[1] + entries[2]
+    assert vmgr_job_says(capsys, "log", "4711", "--level", "error") == entries[1]
+    everything = json.loads(vmgr_job_says(capsys, "log", "4711", "--json"))
+    assert [line.get("level") for line in everything] == ["info", None, None, "error", "warning"]
+    assert everything[3]["message"] == "Traceback:\n  File x"
+    assert everything[3]["pid"] == str(os.getpid())
+
+
 def test_log_and_console(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert vmgr_job_says(capsys, "log", "4711") == "began\n?[2Jended\n"
-    assert json.loads(vmgr_job_says(capsys, "log", "4711", "--json")) == ["began", "?[2Jended"]
+    lines = json.loads(vmgr_job_says(capsys, "log", "4711", "--json"))
+    assert lines == [{"message": "began"}, {"message": "?[2Jended"}]
     assert vmgr_job_says(capsys, "console", "4711") == "Linux\nup\n"
     assert json.loads(vmgr_job_says(capsys, "console", "4711", "--json")) == {"vcn1-1": ["Linux", "up"]}
     with pytest.raises(UserFault, match="on cn2"):

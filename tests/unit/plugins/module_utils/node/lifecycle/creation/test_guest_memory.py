@@ -16,8 +16,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import wait_for_copy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import shared_region
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import pinning
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import guest_processes, present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import advice, claims, threads
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 
@@ -60,7 +59,7 @@ def pools(node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -
         here = sorted((node.settings.guests_dir / key).iterdir())
         return {1000 + number: (f"qemu-system\0{path}/disk.qcow2", False) for number, path in enumerate(here)}
 
-    monkeypatch.setattr(pinning, "_processes", processes)
+    monkeypatch.setattr(guest_processes, "read_processes", processes)
     monkeypatch.setattr(threads, "place_threads", lambda *_words: ())
     return Pools(tmp_path / "sys", monkeypatch)
 

@@ -19,9 +19,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import guest_processes, present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import pinning
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import threads
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, threads
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
 
 if t.TYPE_CHECKING:
@@ -46,7 +46,7 @@ def placed(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, 
         found.append((name, qemu, pins))
         return ("kvm-pit",)
 
-    monkeypatch.setattr(pinning, "_processes", processes)
+    monkeypatch.setattr(guest_processes, "read_processes", processes)
     monkeypatch.setattr(threads, "place_threads", place)
     return found
 
@@ -182,7 +182,109 @@ def test_present_of_other_guests_loads_nothing_of_placement(node: Node, monkeypa
 
 
 def test_processes_of_a_start_are_told_apart_by_what_they_are(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pinning.inventory, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1")))
-    ((text, server),) = pinning._processes("7.head.1", node.settings).values()
+    monkeypatch.setattr(
+        guest_processes.inventory, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1"))
+    )
+    ((text, server),) = guest_processes.read_processes("7.head.1", node.settings).values()
     assert text == pathlib.Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace")
     assert not server
+
+
+# cores for virtual I/O
+
+IO = {"io_min": 1, "io_max": 2, "io_required": True}
+SITE_IO = {**IO, "io_required": False}
+
+
+@pytest.fixture
+def io_node(node: Node) -> Node:
+    """A node on which jobs may have such cores."""
+    node.settings = dataclasses.replace(node.settings, io_cores=True, host_cores=1)
+    return node
+
+
+def test_present_of_guests_with_cores_for_virtual_io_proves_that_their_other_threads_are_there(
+    io_node: Node, placed: list[tuple[str, int, Pins]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (facts,) = present(io_node, (1, 2, 3, 5, 7), **IO)
+    assert (facts.vcpu_cores, facts.other_cores, facts.io_least) == ("5;7", "2-3", 1)
+    root = ET.fromstring(io_node.hypervisor.running[facts.name].xml)
+    assert root.find("cputune/emulatorpin").get("cpuset") == "2-3"  # type: ignore[union-attr]
+    assert root.find("cputune/iothreadpin").get("cpuset") == "2-3"  # type: ignore[union-attr]
+    assert placed == [("vcn1-1", 1000, Pins(((5,), (7,)), (2,), 1))]
+    assert claims.read_pins(io_node.settings.start_dir("7.head", 1) / facts.name) == Pins(((5,), (7,)), (2, 3), 1)
+    assert "other threads on 2 (virtual I/O, under load on 2-3)" in capfd.readouterr().err
+
+
+def test_present_of_guests_whose_vcpus_share_cores_leaves_them_what_virtual_io_does_not_use(
+    io_node: Node, placed: list[tuple[str, int, Pins]]
+) -> None:
+    (facts,) = present(io_node, (1, 2, 3, 5, 7), vcpu_cores="", **IO)
+    assert (facts.vcpu_cores, facts.other_cores) == ("3,5,7;3,5,7", "2-3")
+    assert placed == [("vcn1-1", 1000, Pins(((3, 5, 7),) * 2, (2,), 1))]
+
+
+def test_present_of_guests_that_the_site_would_pin_shares_vcpus_cores_where_the_user_wants_virtual_io(
+    io_node: Node, placed: list[tuple[str, int, Pins]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    (facts,) = present(io_node, (1, 2, 3), vcpu_cores="prefer", **IO)
+    assert (facts.vcpu_cores, facts.other_cores, facts.io_least) == ("3;3", "2", 1)
+    assert "vCPUs share the cores of this job: its guests virtual I/O wants 1" in capfd.readouterr().err
+    assert len(placed) == 1
+
+
+@pytest.mark.parametrize("vcpu_cores", ["auto", "prefer", ""])
+def test_present_with_too_few_cores_for_virtual_io_that_the_user_wants_makes_no_domain(
+    io_node: Node, vcpu_cores: str
+) -> None:
+    with pytest.raises(UserFault, match="virtual I/O wants 4 of the job's 4 cores on this node"):
+        present(io_node, (1, 2, 3, 5), vcpu_cores=vcpu_cores, io_min=4, io_max=4, io_required=True)
+    assert io_node.hypervisor.running == {}
+
+
+@pytest.mark.parametrize(("vcpu_cores", "own"), [("auto", "2;3"), ("prefer", "2;3"), ("", "")])
+def test_present_without_room_for_virtual_io_of_the_sites_default_runs_without(
+    io_node: Node, placed: list[tuple[str, int, Pins]], vcpu_cores: str, own: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (facts,) = present(io_node, (1, 2, 3), vcpu_cores=vcpu_cores, **{**SITE_IO, "io_min": 3, "io_max": 3})
+    assert (facts.vcpu_cores, facts.io_least) == (own, 0)
+    assert "iothread" not in io_node.hypervisor.running[facts.name].xml
+    assert "guests have no cores for virtual I/O: virtual I/O wants 3" in capfd.readouterr().err
+
+
+def test_present_on_a_node_that_has_no_virtual_io_is_refused_or_runs_without(
+    node: Node, placed: list[tuple[str, int, Pins]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SiteFault, match=r"iocm=true on cn1: jobs have no cores for virtual I/O on this node"):
+        present(node, **IO)
+    (facts,) = present(node, job_id=OTHER, **SITE_IO)
+    assert facts.io_least == 0
+    assert "(iocm_enabled, iocm_nodes)" in capfd.readouterr().err
+
+
+def test_present_under_kvm_without_vhost_is_refused(
+    io_node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(pinning, "VHOST_NET", tmp_path / "vhost-net")
+    with pytest.raises(SiteFault, match=r"there is no .*vhost-net for the guests' network: load the module vhost_net"):
+        pinning.check(
+            io_node.part(**{**PINNED, **IO, "hypervisor": "kvm"}), io_node.settings,
+            io_node.hypervisor.connect(""), (1, 2, 3, 4),  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def test_present_of_guests_with_virtual_io_whose_cores_may_change_is_refused_or_runs_without(
+    io_node: Node, placed: list[tuple[str, int, Pins]]
+) -> None:
+    io_node.settings = dataclasses.replace(io_node.settings, cores_may_change=True)
+    with pytest.raises(UserFault, match="iocm: its cpuset is still to come"):
+        present(io_node, (1, 2, 3, 4), vcpu_cores="prefer", **IO)
+    (facts,) = present(io_node, (1, 2, 3, 4), job_id=OTHER, vcpu_cores="prefer", **SITE_IO)
+    assert (facts.io_least, placed) == (0, [])
+
+
+def test_cores_for_virtual_io_are_no_other_jobs(io_node: Node, placed: list[tuple[str, int, Pins]]) -> None:
+    (first,) = present(io_node, **IO)
+    assert (first.vcpu_cores, first.other_cores) == ("3;4", "1-2")
+    with pytest.raises(SiteFault, match=r"guests of 7.head.1 have 1-4 of its cores 0-7: virtual I/O wants 2"):
+        present(io_node, job_id=OTHER, **{**IO, "io_min": 2})

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cores for virtual I/O of a guest by KVM: under load its threads have two, afterwards one, and no vCPU is there."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .conftest import MachineSite
+from .test_kvm import THREADS, places, threads
+
+JOB = """#!/bin/sh
+while [ ! -e calm ]; do
+    dd if=/dev/zero of=/tmp/load bs=1M count=16 2>/dev/null &
+    dd if=/dev/zero of=load bs=1M count=16 conv=fsync 2>/dev/null
+    wait
+done
+touch rested
+while [ ! -e go ]; do sleep 1; done
+exit 37
+"""
+"""Its disk has an I/O thread, and its home a virtiofsd."""
+CHANGES = "cat /var/lib/vtorque/records/*/io-cores.json 2>/dev/null || true"
+LOOK = f"""
+pid=$(pidof qemu-system-x86_64)
+{THREADS.format("grep -l -x -e vhost-$pid /proc/[0-9]*/comm | sed 's,comm$,status,'")}
+"""
+VCPU = "CPU 0/KVM"
+
+
+def changes(site: MachineSite) -> dict[str, t.Any]:
+    """What the node has written down of the one job."""
+    text = site.root("cn1", CHANGES)
+    return json.loads(text) if text else {"most_used": 0, "changes": [], "count": 0}
+
+
+def where(site: MachineSite) -> dict[str, set[str]]:
+    """The cores of the guest's threads, by their names."""
+    return places(threads(site.machine("/bin/sh", "-c", LOOK)))
+
+
+def test_virtual_io_gets_a_core_more_under_load_and_gives_it_back(site: MachineSite) -> None:
+    """The machine has four processors: one is the host's, one the vCPU's, and two may be for virtual I/O."""
+    script = site.write("/home/alice/io.sh", JOB)
+    wish = "img=tiny,hypervisor=kvm,vcpus=1,ram=256M,vcpu_pinning=true,iocm=true,iocm_max_cores=2"
+    job_id = site.submit("-l", "nodes=cn1:ppn=4", "-vm", wish, script)
+    site.wait_for("two cores in use", lambda: changes(site)["most_used"] == 2)
+    busy = where(site)
+    own, io = busy.pop(VCPU), changes(site)["cores"]
+    assert {cores for some in busy.values() for cores in some} == {io}, busy
+    assert not own & {io, *io.split("-")}
+    assert any(name.startswith("vhost-") for name in busy)
+    assert "IO iothread" in busy
+    site.root("fe", "touch /home/alice/calm")
+    site.await_file(job_id, "/home/alice/rested")
+    site.wait_for("one core in use", lambda: changes(site)["changes"][-1][1] == 1)
+    calm = where(site)
+    assert calm.pop(VCPU) == own
+    assert {cores for some in calm.values() for cores in some} == {io.partition("-")[0].partition(",")[0]}, calm
+    log = site.root("cn1", "cat /var/lib/vtorque/records/*/vtorque.log")
+    assert "2 in place of 1: it wanted" in log
+    assert "1 in place of 2: it wanted" in log
+    site.root("cn1", f"kill -9 {log.partition('worker ')[2].partition(' ')[0]}")
+    assert where(site) == {**calm, VCPU: own}, "its death moves nothing"
+    site.root("fe", "touch /home/alice/go")
+    assert site.end(job_id).exit_status == 37
