@@ -304,6 +304,12 @@ def test_order_cut_off_is_refused_when_its_time_is_over(guest: Watched) -> None:
         assert node.order(_text(*LINES)) == (0, "")
 
 
+def test_machine_id_of_the_image_keeps_its_mode(guest: Watched) -> None:
+    guest.path("etc/machine-id").touch(0o640)
+    warm.apply(warm.parse_order(_text(*LINES), 0.0), guest)
+    assert guest.tree()["etc/machine-id"] == (0o640, f"{MACHINE_ID}\n".encode())
+
+
 def test_clock_of_an_order_that_took_a_while_is_set_to_the_time_of_now(guest: Watched) -> None:
     warm.apply(warm.parse_order(_text(*LINES), time.monotonic() - 100), guest)
     assert 100 <= dict(guest.calls)["clock"] / 10**9 - 1790000000.123456 < 105
