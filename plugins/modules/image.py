@@ -277,8 +277,7 @@ def main() -> None:
     )
     try:
         module.params["name"] = name_text(module.params["name"])
-        act = present if module.params["state"] == "present" else absent
-        result = act(module.params, check=module.check_mode)
+        result = (present if module.params["state"] == "present" else absent)(module.params, check=module.check_mode)
     except VTorqueError as error:
         module.fail_json(msg=str(error), fault=error.fault)
     if not module._diff:

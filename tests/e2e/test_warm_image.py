@@ -60,6 +60,8 @@ echo "instance_id $(cat /run/cloud-init/.instance-id)"
 echo "layout $(sed -n '/stack/p; /ld-linux/p' /proc/self/maps | cut -d' ' -f1 | tr '\n' ' ')"
 echo "first $(cat /run/first 2>/dev/null)"
 """
+ARMED = "for _ in $(seq 100); do systemctl --quiet is-active timers.target && break; sleep 2; done; sleep 5"
+"""What a warm guest arms when it is ready."""
 ACCOUNT = r"""
 {
 id warmy
@@ -153,7 +155,8 @@ def unique(one: dict[str, t.Any], other: dict[str, t.Any]) -> dict[str, bool]:
 
 
 def _text_of(told: dict[str, t.Any]) -> list[str]:
-    return gzip.decompress(base64.b64decode(told["out"])).decode().splitlines()
+    # a server may take one client of two programs for two
+    return gzip.decompress(base64.b64decode(told["out"])).decode().replace(told["address"], "ADDRESS").splitlines()
 
 
 def test_warm_guests_of_one_template_share_nothing(node: Node) -> None:
@@ -189,7 +192,7 @@ def test_warm_guest_gets_the_address_of_before(node: Node) -> None:
 
 
 def test_warm_guest_is_its_users_as_after_a_cold_boot(node: Node) -> None:
-    restored, booted = (node.call(verb, "5", f"sleep 15\n{ACCOUNT}") for verb in ("start", "cold"))
+    restored, booted = (node.call(verb, "5", f"{ARMED}\n{ACCOUNT}") for verb in ("start", "cold"))
     assert _text_of(restored) == _text_of(booted)
 
 

@@ -38,7 +38,7 @@ TEMPLATE_TOKEN = "template0123456789"
 CROWDED = "5"
 """The guest whose user has a group that the image has, too."""
 TEMPLATE_MAC = "52:54:00:00:00:02"
-BOOT_S, START_S = 240.0, 120.0
+BOOT_S, START_S = 900.0, 300.0
 AUTHORIZED = f"ssh-ed25519 {'A' * 68} warm"
 USER_DATA = """\
 #cloud-config

@@ -282,7 +282,7 @@ class Guest:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    def run(self, *arguments: str, text: str = "", timeout_s: float = 30.0) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *arguments: str, text: str = "", timeout_s: float = 120.0) -> subprocess.CompletedProcess[bytes]:
         """Run a program to its end; it may fail."""
         return subprocess.run(
             arguments,
@@ -316,6 +316,11 @@ class Guest:
             os.fchmod(descriptor, mode)
             stream.write(content)
         os.replace(new, path)
+
+    def rewrite(self, name: str, content: bytes) -> None:
+        """Write a file with the mode that the image has given it; a new one is only to be read."""
+        path = self.path(name)
+        self.write(name, content, path.stat().st_mode & 0o777 if path.exists() else 0o444)
 
     def environment(self, name: str) -> t.Dict[str, str]:
         """The variables of a file that the shell reads, each word of one assignment."""
@@ -351,10 +356,10 @@ class Guest:
     def set_machine_id(self, machine_id: str) -> None:
         """Write it where systemd and D-Bus look, and let `journalctl` find what is of this boot."""
         content = f"{machine_id}\n".encode()
-        self.write("etc/machine-id", content, 0o444)
+        self.rewrite("etc/machine-id", content)
         bus = self.path("var/lib/dbus/machine-id")
         if bus.exists() and not bus.is_symlink():
-            self.write("var/lib/dbus/machine-id", content, 0o444)
+            self.rewrite("var/lib/dbus/machine-id", content)
         for journal in ("run/log/journal", "var/log/journal"):
             places = self.path(journal)
             for place in sorted(places.iterdir()) if places.is_dir() else ():
@@ -794,11 +799,14 @@ def orders_for_ip(card: str, lease: Lease) -> str:
     lines.append(
         f"address replace {lease.address}/{lease.prefix} broadcast + dev {card} valid_lft {life} preferred_lft {life}"
     )
+    own = ipaddress.IPv4Interface(f"{lease.address}/{lease.prefix}").network
     for network, router in lease.routes:
         if router == "0.0.0.0":  # noqa: S104 - no address to listen at: the network is on the link
             lines.append(f"route replace {network} dev {card} scope link")
         else:
-            lines.append(f"route replace {network} via {router} dev {card} onlink")
+            # a router that this network does not hold is reached all the same
+            beyond = "" if ipaddress.IPv4Address(router) in own else " onlink"
+            lines.append(f"route replace {network} via {router} dev {card}{beyond}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -853,7 +861,7 @@ class Template:
     def _forget_identity(self) -> None:
         """What a cold boot has made for itself, and each guest must have of its own."""
         guest = self._guest
-        guest.write("etc/machine-id", b"", 0o444)
+        guest.rewrite("etc/machine-id", b"")
         for name in ("var/lib/systemd/random-seed", "var/lib/dbus/machine-id", "etc/hostname"):
             if not guest.path(name).is_symlink():
                 with contextlib.suppress(FileNotFoundError):

@@ -304,6 +304,12 @@ def test_order_cut_off_is_refused_when_its_time_is_over(guest: Watched) -> None:
         assert node.order(_text(*LINES)) == (0, "")
 
 
+def test_machine_id_of_the_image_keeps_its_mode(guest: Watched) -> None:
+    guest.path("etc/machine-id").touch(0o640)
+    warm.apply(warm.parse_order(_text(*LINES), 0.0), guest)
+    assert guest.tree()["etc/machine-id"] == (0o640, f"{MACHINE_ID}\n".encode())
+
+
 def test_clock_of_an_order_that_took_a_while_is_set_to_the_time_of_now(guest: Watched) -> None:
     warm.apply(warm.parse_order(_text(*LINES), time.monotonic() - 100), guest)
     assert 100 <= dict(guest.calls)["clock"] / 10**9 - 1790000000.123456 < 105
@@ -524,18 +530,21 @@ def test_dhcp_that_renews_names_the_address_that_it_has() -> None:
 
 def test_lease_with_routes_and_a_search_list_is_read_by_its_rfcs() -> None:
     question = warm.dhcp_question(warm.REQUEST, MAC, b"1234", "a")
-    routes = b"\x79\x11" + b"\x00\x0a\x00\x00\x01" + b"\x10\x0a\x07\x0a\x00\x00\x02" + b"\x00\x00\x00\x00\x00"
+    routes = b"\x79\x11" + b"\x00\x0a\x00\x00\x01" + b"\x10\x0a\x07\x0a\x08\x00\x02" + b"\x00\x00\x00\x00\x00"
     search = b"\x77\x11" + b"\x03hpc\x07example\x00" + b"\x01b\xc0\x04"
     answer = warm.dhcp_answer(
         _answer(question, warm.ACK, "10.0.0.7", MASK, ROUTER, routes, search, b"\x1a\x02\x23\x28"), MAC, b"1234"
     )
     assert answer is not None
     lease = answer[1]
-    assert lease.routes == (("0.0.0.0/0", "10.0.0.1"), ("10.7.0.0/16", "10.0.0.2"), ("0.0.0.0/0", "0.0.0.0"))
+    assert lease.routes == (("0.0.0.0/0", "10.0.0.1"), ("10.7.0.0/16", "10.8.0.2"), ("0.0.0.0/0", "0.0.0.0"))
     assert (lease.search, lease.mtu, lease.seconds) == (("hpc.example", "b.example"), 9000, warm.FOREVER)
-    assert warm.orders_for_ip("eth0", lease).splitlines()[:2] == [
+    assert warm.orders_for_ip("eth0", lease).splitlines() == [
         "link set dev eth0 mtu 9000",
         "address replace 10.0.0.7/24 broadcast + dev eth0 valid_lft forever preferred_lft forever",
+        "route replace 0.0.0.0/0 via 10.0.0.1 dev eth0",
+        "route replace 10.7.0.0/16 via 10.8.0.2 dev eth0 onlink",
+        "route replace 0.0.0.0/0 dev eth0 scope link",
     ]
 
 
