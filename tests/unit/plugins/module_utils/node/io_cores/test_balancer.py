@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import subprocess
+import threading
+import time
 import typing as t
 
 import pytest
@@ -16,7 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 
-from ..conftest import Node
+from ..conftest import PATIENCE_S, Node
 
 QEMU, SERVER = 100, 150
 PINS = Pins(((5,), (6,)), (1, 2, 3), 1)
@@ -208,3 +212,66 @@ def test_changes_beyond_the_limit_are_counted_and_no_more(
         file.add(100.0 + number, 1 + number % 2, 0.5)
     content = json.loads((tmp_path / "record" / layout.IO_CORES).read_text())
     assert (content["count"], len(content["changes"]), file.is_full) == (6, 4, True)
+
+
+def allowed(process: int) -> set[tuple[int, ...]]:
+    """The processors on which the threads of a process may run, by the kernel's word."""
+    return {thread.allowed for thread in threads.read_threads(process)}
+
+
+def test_threads_of_a_real_server_follow_its_load_onto_a_core_more_and_back(
+    node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A qemu-nbd, and two programs that write to it; who shares the machine with them makes them want no less."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    monkeypatch.setattr(balancer, "ROUND_S", 0.2)
+    part = node.part()
+    directory = node.settings.start_dir(part.job_id, part.start) / "vcn1-1"
+    directory.mkdir(parents=True)
+    claims.claim(directory, Pins((), cores, 1))
+    disk, socket = tmp_path / "disk", tmp_path / "nbd"
+    with disk.open("wb") as stream:
+        stream.truncate(64 << 20)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(["qemu-nbd", "-k", socket, "-f", "raw", "-t", "-e", "2", disk], **quiet)
+    programs: list[subprocess.Popen[bytes]] = []
+    log: list[str] = []
+    worker = balancer.Balancer(
+        part, node.settings, [directory], log.append, lambda _directory: (server.pid, ()), lambda: False
+    )
+
+    def follow_until(where: set[tuple[int, ...]]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while allowed(server.pid) != where or not log:
+            assert time.monotonic() < end, (allowed(server.pid), log)
+            assert server.poll() is None
+            threading.Event().wait(worker.due_s())
+            worker.follow()
+
+    try:
+        while not socket.exists():
+            assert server.poll() is None
+        write = [
+            "qemu-img",
+            "bench",
+            "-w",
+            "-f",
+            "raw",
+            "-c",
+            "1000000000",
+            "-s",
+            "65536",
+            f"nbd+unix:///?socket={socket}",
+        ]
+        programs += [subprocess.Popen(write, **quiet) for _program in range(2)]
+        follow_until({cores})
+        while programs:
+            program = programs.pop()
+            program.kill()
+            program.wait()
+        follow_until({cores[:1]})
+    finally:
+        for process in (*programs, server):
+            process.kill()
+            process.wait()
+    assert ["2 in place of 1" in log[0], "1 in place of 2" in log[-1]] == [True, True]
