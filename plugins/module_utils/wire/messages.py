@@ -118,6 +118,8 @@ class GuestSpec:
         numa: the guest's NUMA cells: `auto`: as of its cores; `1`: one, or no guest; `off`: none.
         hugepages: of which pages its memory is, counted in each cell; `auto`: of the largest that there are.
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
+        saved_in: the directory of a checkpoint from which it returns; "": it boots.
+        saved_digest: of the list of its files there.
     """
 
     rank: int = number_field(0, 100_000)
@@ -139,6 +141,8 @@ class GuestSpec:
     numa: str = text_field("|".join(NUMA), default="off")
     hugepages: str = text_field("|".join(HUGEPAGES), default="none")
     shared_mib: int = number_field(0, 2**24, default=0)
+    saved_in: str = text_field(f"({ABSOLUTE_PATH})?", default="")
+    saved_digest: str = text_field(r"([0-9a-f]{64})?", default="")
 
     @property
     def gpus(self) -> int:
@@ -215,6 +219,7 @@ class NodePart:
         bare_slots: how often the job's node file names this host, which stays bare (mixed request); 0: it is to have
             guests, or nobody knows.
         additions: the user's own, to each of the guests.
+        checkpoint_min: its guests are saved so often by themselves, in minutes; 0: at a request; -1: never.
     """
 
     version: int = number_field(VERSION, VERSION)
@@ -227,6 +232,7 @@ class NodePart:
     guests: tuple[GuestSpec, ...] = part_field()
     bare_slots: int = number_field(0, 100_000, default=0)
     additions: Additions = part_field(default=Additions())
+    checkpoint_min: int = number_field(-1, 100_000, default=-1)
 
     @classmethod
     def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:
@@ -323,6 +329,26 @@ class Suspension:
     job_id: str = text_field(JOB_ID)
     start: int = number_field(0, 2**31)
     node: str = text_field(HOST_NAME)
+
+
+@frozen
+class CheckpointStep:
+    """What the mother superior of a job tells its other nodes while its guests are saved to begin again from there.
+
+    Attributes:
+        do: `can_save`: could they be saved; `hold`: they stand still and go to the disk; `held`: are they there;
+            `store`: copy them into the checkpoint; `let_go`: they go on.
+        generation: number of the checkpoint.
+        seconds: that they stand still at most, for `hold`; that the copies may take, for `store`.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("can_save|hold|held|store|let_go")
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    node: str = text_field(HOST_NAME)
+    generation: int = number_field(1, 10**8)
+    seconds: float = number_field(0, 3600)
 
 
 @frozen

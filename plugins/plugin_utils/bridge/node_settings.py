@@ -88,6 +88,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mounts=mounts_of(policy),
         mount_s=policy.nfs_timeout,
         suspend_guests=policy.suspend_guests,
+        checkpoint_dir=pathlib.Path(policy.checkpoint_dir) if policy.checkpoint_dir else None,
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
         confine_guests=policy.confine_guests,

@@ -138,8 +138,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
-_LOG, _SPARE = "the product's log", "spare nodes"
-_IOCM, _VRDMA, _CHECKPOINT = "IOcm", "vRDMA", "checkpoints"
+_LOG, _SPARE, _IOCM, _VRDMA = "the product's log", "spare nodes", "IOcm", "vRDMA"
 
 
 @frozen
@@ -162,9 +161,7 @@ class Policy:
     pbs_qsub_on_nodes: str = _parameter(
         _PATH, "/usr/bin/qsub", "the batch system's qsub on nodes", old=("REAL_QSUB_ON_NODES",)
     )
-    slurm_bin: str | None = _parameter(
-        _PATH, None, "directory of Slurm's commands on all hosts; else that of pbs_qsub_on_fe and pbs_qsub_on_nodes"
-    )
+    slurm_bin: str | None = _parameter(_PATH, None, "directory of Slurm's commands; else that of pbs_qsub_on_*")
     regex_fe: str = _parameter(_HOSTS, ".*", "the hosts that use pbs_qsub_on_fe")
     template_dir: str = _parameter(_PATH, "/etc/vtorque/templates", "the site's own templates, searched first")
     vm_img_dir: str = _parameter(
@@ -212,6 +209,9 @@ class Policy:
         "pause",
         "guests of a suspended job: pause them, save their memory to disk, or stop the job's session alone",
     )
+    checkpoint_dir: str | None = _parameter(_PATH, None, "directory that all nodes share, for checkpoints of jobs")
+    checkpoint_min: int = _parameter(number(0, 10_080), 10, "least minutes between two checkpoints of a job")
+    checkpoint_pause: int = _parameter(number(5, 3600), 60, "seconds that guests stand still for a checkpoint at most")
     pci_classes: tuple[str, ...] = _parameter(
         several(_line(pci.FORM, lambda line: pci.written(pci.read_line(line)))),
         (),
@@ -327,8 +327,8 @@ class Policy:
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
-    checkpoint_default: str = _default_of("checkpoint", "off", later=_CHECKPOINT)
-    checkpoint_every_default: int | None = _default_of("checkpoint_every", None, later=_CHECKPOINT)
+    checkpoint_default: str = _default_of("checkpoint", "off")
+    checkpoint_every_default: int | None = _default_of("checkpoint_every", None)
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "the site has vRDMA", later=_VRDMA, section="components")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes that have it", later=_VRDMA)

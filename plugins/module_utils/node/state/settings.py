@@ -67,6 +67,7 @@ class NodeSettings:
         pci_classes: PCI devices of this node that guests may have.
         shares_regions: may guests of a job share a region of memory?
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
+        checkpoint_dir: where all nodes have the checkpoints of jobs; None: the site has none.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
@@ -122,6 +123,7 @@ class NodeSettings:
     pci_classes: tuple[PciClass, ...] = ()
     shares_regions: bool = False
     suspend_guests: str = "pause"
+    checkpoint_dir: pathlib.Path | None = None
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

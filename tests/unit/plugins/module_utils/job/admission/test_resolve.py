@@ -304,21 +304,32 @@ def test_key_without_effect_yet_is_refused_and_never_ignored(text: str) -> None:
     assert objections(f"img=debian12,{text}")[text.partition("=")[0]] == "not available on this site yet"
 
 
+CAN_SAVE = {"checkpoint_dir": "/checkpoints"}
+
+
 @pytest.mark.parametrize("text", ["checkpoint=on", "checkpoint_every=30m"])
 def test_resolve_of_a_request_for_checkpoints_refuses_it_with_all_that_is_in_the_way(text: str) -> None:
     key = text.partition("=")[0]
-    assert objections(f"img=debian12,vcpu_pinning=false,{text}")[key] == "not available on this site yet"
-    message = objections(f"img=debian12,disk=/home/alice/d.img,unclot=true,{text}", Policy(unclot_enabled=True))[key]
-    assert message == (
-        "not available on this site yet; nor could these guests be saved: it shares memory with other guests; a "
-        "process of the user's serves its disk or image"
-    )
+    policy = Policy(unclot_enabled=True, checkpoint_dir="/checkpoints")
+    message = objections(f"img=debian12,disk=/home/alice/d.img,unclot=true,{text}", policy)[key]
+    assert message == "it shares memory with other guests; a process of the user's serves its disk or image"
     message = objections(f"img=debian12,{text}", Policy(home_via="virtiofs"))[key]
-    assert message.endswith("nor could these guests be saved: it mounts a directory of its node by virtiofs")
+    assert message.startswith("it mounts a directory of its node by virtiofs; this site has no directory for checkpoin")
+    for changes, reason in (({"suspend_guests": "session"}, "run on"), ({"batch_system": "slurm"}, "batch system")):
+        assert reason in objections(f"img=debian12,{text}", Policy(checkpoint_dir="/c", **changes))[key]  # type: ignore[arg-type]
 
 
-def test_resolve_of_a_request_without_checkpoints_takes_it() -> None:
-    assert resolve(parse([("img=debian12,checkpoint=off", "x")]), Policy(), POOL).word("checkpoint") == "off"
+def test_resolve_of_a_request_for_checkpoints_that_can_be_had_takes_it() -> None:
+    policy = Policy(checkpoint_dir="/checkpoints")
+    for text, wanted in (
+        ("checkpoint=on", True),
+        ("checkpoint_every=30m", True),
+        ("checkpoint=off", False),
+        ("checkpoint=off,checkpoint_every=30m", False),
+        ("vcpus=1", False),
+    ):
+        resolved = resolve(parse([(f"img=debian12,{text}", "x")]), policy, POOL)
+        assert policy_module.wants_checkpoints(resolved.values, resolved.origins) is wanted, text
 
 
 @pytest.mark.parametrize(
@@ -347,7 +358,7 @@ def test_parts_in_the_way_of_a_request_are_what_its_guests_will_have(
         ImageFacts("efi@1", "debian", "x86_64", "uefi"),
         ImageFacts("osv@1", "osv", "x86_64"),
     )
-    offers, policy = Offers(images), Policy(**changes)
+    offers, policy = Offers(images), Policy(**{**CAN_SAVE, **changes})
     resolved = resolve(parse([(text, "command line")]), policy, offers)
     assert policy_module.parts_in_the_way(resolved.values, resolved.origins, policy, offers) == expected
     survival = policy_module.survival_of(resolved, policy, offers, interactive=True, bare=True)
