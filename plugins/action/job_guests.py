@@ -69,6 +69,7 @@ class ActionModule(JobAction):
         timeout_s = time_left_s(args["timeout"], os.environ)
         before = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in hosts}
         plan = plan_of(place, wanted)
+        self._brought = names_brought(plan)
         if plan is None and wanted == "present":
             if self.checking:
                 return Outcome(True, before, "the guests of a plan that job_plan would make")
@@ -149,7 +150,7 @@ class ActionModule(JobAction):
         began, tick = time.time(), time.monotonic()
 
         def read(node: str, reply: Reply) -> None:
-            answers[node] = read_answer(parts[node], reply.status, reply.output, reply.complaint)
+            answers[node] = read_answer(parts[node], reply.status, reply.output, reply.complaint, self._brought)
             keep_phase(place, f"{what}.{node}", began, tick)
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
@@ -189,7 +190,7 @@ class ActionModule(JobAction):
 
             def read(node: str, reply: Reply) -> None:
                 part = messages.NodePart.removal(place.job_id, place.start, node, 0.0)
-                answer = read_answer(part, reply.status, reply.output, reply.complaint)
+                answer = read_answer(part, reply.status, reply.output, reply.complaint, self._brought)
                 save_answer(place, layout.StepFile.UPDATES, node, answer.updates)
 
             raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
@@ -312,6 +313,16 @@ def plan_of(place: JobPlace, wanted: str) -> JobPlan | None:
         if wanted == "absent":
             return None
         raise
+
+
+def names_brought(plan: JobPlan | None) -> frozenset[str]:
+    """Return the names of the guests of a plan that return from a checkpoint.
+
+    Args:
+        plan: of the start; None: there is none.
+    """
+    parts = plan.node_parts if plan else ()
+    return frozenset(pathlib.Path(spec.saved_in).name for part in parts for spec in part.guests if spec.saved_in)
 
 
 def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeout_s: float) -> messages.NodePart:

@@ -172,8 +172,15 @@ class ImpostorFault(VTorqueError):
     fault = "impostor"
 
 
+class CheckpointFault(VTorqueError):
+    """A job cannot begin again from its checkpoints: it is held at once, and never begun anew in silence."""
+
+    fault = "checkpoint"
+
+
 _BY_FAULT: dict[str, type[VTorqueError]] = {
-    cls.fault: cls for cls in (VTorqueError, UserFault, ImageFault, NodeFault, SiteFault, ImpostorFault)
+    cls.fault: cls
+    for cls in (VTorqueError, UserFault, ImageFault, NodeFault, SiteFault, ImpostorFault, CheckpointFault)
 }
 
 

@@ -28,15 +28,19 @@ REASONS: dict[str, str] = {
 """What a guest may have that its memory cannot be saved with, and that in a clause."""
 
 UEFI, OSV, BARE_HOSTS, TERMINAL = "uefi", "osv", "bare hosts", "terminal"
+NO_STORE, SESSION, BATCH = "no store", "session", "batch system"
 REASONS_OF_JOBS: dict[str, str] = {
     **REASONS,
     UEFI: "its image boots by UEFI, whose variables are a file of its node",
     OSV: "nobody has tried to bring OSv back on another node",
     BARE_HOSTS: "some of its hosts stay bare, and their processes cannot be saved",
     TERMINAL: "it has a terminal, whose connection would not return",
+    NO_STORE: "this site has no directory for checkpoints (checkpoint_dir)",
+    SESSION: "this site lets guests of suspended jobs run on (suspend_guests: session)",
+    BATCH: "it was not tried with this batch system",
 }
 """What a job may have that it cannot begin again from saved guests, or on another node, and that in a clause."""
-NO_CHECKPOINTS, NO_MOVES = "this version takes none", "this version moves no guests"
+NO_MOVES = "this version moves no guests"
 """Why it cannot be had by any job; the first reason of all."""
 
 
@@ -66,7 +70,7 @@ def judge_survival(mode: str, found: t.Collection[str]) -> Survival:
     no = "no, because "
     return Survival(
         describe_suspension(mode, found),
-        no + "; ".join((NO_CHECKPOINTS, *reasons)),
+        no + "; ".join(reasons) if reasons else "yes, with checkpoint=on or checkpoint_every=",
         no + "; ".join((NO_MOVES, *reasons)),
     )
 

@@ -11,12 +11,15 @@
 #   run bring TOKEN    take a job and keep it, for `session`
 #   run session DIR    run it on this terminal
 #   run status DIR     how the session ended
+#   run attach TOKEN   print all that a detached job has printed, until it ends; standard input as for batch
+#   run keeper DIR     (for itself) stay with a detached job
 #   run leader DIR     (for itself) become the job's login shell
 #
 # What it says to vtorque-shell is marked with TOKEN, so that nothing a profile or a job prints is mistaken for it.
 set -u
 vt_directory='' vt_umask='' vt_limits='' vt_shell='' vt_script='' vt_line='' vt_command='' vt_x11='' vt_joined='' vt_whole=''
-vt_execute='' vt_arguments=''
+vt_execute='' vt_arguments='' vt_detached=''
+detached=/tmp/vtorque.job # there is one in a guest
 PATH=/usr/bin:/bin:/usr/sbin:/sbin
 shell_of_user=${SHELL:-/bin/sh}
 unset TMOUT # of a bash, it ends every read, and with the line of control the job
@@ -116,9 +119,72 @@ control() { # the line of control, until its end
     signal_session 9
 }
 
+detach() { # the job goes on without this connection, and prints into files
+    [ ! -e "$detached" ] && mv "$place" "$detached" || give_up "a job is in this guest already"
+    place=$detached
+    mkfifo "$place/leader" "$place/control" || give_up "no fifo could be made in the guest's /tmp"
+    : >"$place/out"
+    : >"$place/err"
+    setsid "$0" keeper "$place" </dev/null >/dev/null 2>&1 3<&- 4>&- &
+    attach
+}
+
+attach() { # all that the job has printed from its beginning, and control for it, until it has ended
+    {
+        while read -r word number; do
+            printf '%s %s\n' "$word" "$number" >"$place/control"
+        done
+        kill -9 0 # the connection has ended; the job has a session of its own
+    } <&3 &
+    forwarder=$!
+    copy_spool "$place/err" >&4 &
+    other=$!
+    copy_spool "$place/out"
+    wait "$other"
+    kill -9 "$forwarder"
+    read -r how <"$place/end"
+    say end "$how"
+    exit 0
+}
+
+copy_spool() { # file: until the job has ended
+    position=0
+    while :; do
+        over=
+        [ ! -e "$place/end" ] || over=yes
+        size=$(stat -c %s "$1")
+        if [ "$size" -gt "$position" ]; then
+            dd if="$1" bs=65536 iflag=skip_bytes,count_bytes skip="$position" count=$((size - position)) 2>/dev/null || exit
+            position=$size
+        elif [ -n "$over" ]; then
+            return
+        else
+            sleep 0.2 2>/dev/null || sleep 1
+        fi
+    done
+}
+
+keep() { # the job, whoever listens
+    exec 3<>"$place/control" # with a writer of its own it has no end
+    control <&3 &
+    controller=$!
+    exec 2>"$place/killed"
+    exec 5>>"$place/err"
+    [ -z "$vt_joined" ] || exec 5>>"$place/out"
+    printf '%s' "$vt_line" | setsid "$0" leader "$place" >>"$place/out" 2>&5 3<&- 5>&-
+    status=$?
+    how="exit $status"
+    [ "$status" -gt 128 ] && [ -s "$place/killed" ] && how="signal $((status - 128))"
+    exec 2>/dev/null
+    kill -9 "$controller"
+    read -r session <"$place/session" && signal_session 9
+    echo "$how" >"$place/end.new" && mv "$place/end.new" "$place/end"
+}
+
 batch() {
     exec 3<&0
     receive
+    [ -z "$vt_detached" ] || detach
     mkfifo "$place/leader" || give_up "no fifo could be made in the guest's /tmp"
     control <&3 &
     controller=$!
@@ -185,6 +251,20 @@ case ${1-} in
     batch)
         token=$2
         batch
+        ;;
+    attach)
+        token=$2
+        exec 3<&0 4>&2
+        say begin
+        [ -p "$detached/control" ] || give_up "there is no job in this guest that could be attached"
+        place=$detached
+        attach
+        ;;
+    keeper)
+        place=$2
+        # shellcheck source=/dev/null
+        . "$place/job"
+        keep
         ;;
     bring)
         token=$2

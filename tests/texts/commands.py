@@ -9,7 +9,6 @@ import argparse
 import re
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import USELESS_YET
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 
@@ -23,17 +22,16 @@ def keys() -> str:
 
 
 def key_words(name: str) -> str:
-    """What a key means and takes, and whether it is available.
+    """What a key means and takes.
 
     Args:
         name: of the key.
     """
     key = KEYS[name]
-    later = " Not available yet: a request for it is refused." if name in USELESS_YET else ""
     first = key.meaning.partition(" ")[0]
     # vCPUs, and a list of words that are written small
     begin = key.meaning[0].upper() if first.isalpha() and first.islower() else key.meaning[0]
-    return f"{begin}{key.meaning[1:]}. Allowed: {key.kind.allowed}.{later}"
+    return f"{begin}{key.meaning[1:]}. Allowed: {key.kind.allowed}."
 
 
 ESSENTIAL = ("img", "vcpus", "ram", "vms_per_node")
@@ -42,10 +40,9 @@ ESSENTIAL = ("img", "vcpus", "ram", "vms_per_node")
 
 def keys_table() -> str:
     """Return the keys of `-vm` as tables of the user's manual, the essential ones first."""
-    more = [name for name in KEYS if name not in ESSENTIAL and name not in USELESS_YET]
-    later = [name for name in KEYS if name in USELESS_YET]
-    parts = (("Essential keys", ESSENTIAL), ("More keys", more), ("Keys that have no effect yet", later))
-    return "".join(f"## {title}\n\n{_keys_rows(names)}\n" for title, names in parts if names)
+    more = [name for name in KEYS if name not in ESSENTIAL]
+    parts = (("Essential keys", ESSENTIAL), ("More keys", more))
+    return "".join(f"## {title}\n\n{_keys_rows(names)}\n" for title, names in parts)
 
 
 def _keys_rows(names: t.Iterable[str]) -> str:

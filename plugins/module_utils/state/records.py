@@ -71,6 +71,8 @@ class ReadyRecord:
         directory: where the job was submitted or starts, as the batch server has it; "": it has none.
         far_end: the program in the guest that runs the job (`templates/guest/run.sh`).
         bare: the hosts of a mixed job that stay bare, in the order of the node file.
+        detached: the job goes on in its guest without the connection of its shell: its guests are saved at times.
+        returned: the guests are saved ones, in which the job has begun long since.
     """
 
     job_id: str
@@ -83,6 +85,8 @@ class ReadyRecord:
     far_end: str = "/usr/lib/vtorque/run"
     bare: tuple[ReadyBare, ...] = ()
     directory: str = ""
+    detached: bool = False
+    returned: bool = False
 
     @classmethod
     @leaves_nothing

@@ -24,6 +24,8 @@ from ..text import printable
 
 NAME = "words"
 BELL = "bell"
+CHECKPOINT = b"c"
+"""Rung where the owner of the job wants its guests saved."""
 LIMIT = 2000
 """Bytes of the line; more is cut, and so few are written at once or not at all (PIPE_BUF)."""
 
@@ -67,13 +69,14 @@ def send_message(directory: pathlib.Path, text: str) -> None:
     _write(directory / NAME, text.encode(errors="replace")[: LIMIT - 1] + b"\n")
 
 
-def ring(directory: pathlib.Path) -> None:
+def ring(directory: pathlib.Path, what: bytes = b".") -> None:
     """Ring; what prevents it is nobody's trouble: the sweep sees later what the bell is for.
 
     Args:
         directory: the run directory of the start.
+        what: one byte: `CHECKPOINT`, or that the state of the job may have changed.
     """
-    if (fd := _write(directory / BELL, b".")) is not None:
+    if (fd := _write(directory / BELL, what)) is not None:
         os.close(fd)
 
 
@@ -144,8 +147,10 @@ class Bell(_Fifo):
         # with a writer of our own it has no end, which poll would tell for ever
         super().__init__(directory / BELL, os.O_RDWR)
 
-    def hush(self) -> None:
-        """Forget that it was rung until now."""
+    def hush(self) -> bytes:
+        """Forget that it was rung until now, and return what was rung."""
+        rung = b""
         with contextlib.suppress(OSError):
-            while os.read(self._fd, 1 << 16):
-                """All that was written."""
+            while data := os.read(self._fd, 1 << 16):
+                rung = (rung + data)[-1024:]
+        return rung

@@ -124,6 +124,8 @@ class GuestSpec:
         io_min: of the cores that all guests of the start on this node have for virtual I/O, how many at least.
         io_max: how many at most; 0: there are none.
         io_required: no guest without them; else they are a default of the site's, without which the job runs too.
+        saved_in: the directory of a checkpoint from which it returns; "": it boots.
+        saved_digest: of the list of its files there.
     """
 
     rank: int = number_field(0, 100_000)
@@ -150,6 +152,8 @@ class GuestSpec:
     io_min: int = number_field(0, 4096, default=0)
     io_max: int = number_field(0, 4096, default=0)
     io_required: bool = False
+    saved_in: str = text_field(f"({ABSOLUTE_PATH})?", default="")
+    saved_digest: str = text_field(r"([0-9a-f]{64})?", default="")
 
     @property
     def gpus(self) -> int:
@@ -227,6 +231,7 @@ class NodePart:
             guests, or nobody knows.
         additions: the user's own, to each of the guests.
         log_level: what the job's log on this node shows.
+        checkpoint_min: its guests are saved so often by themselves, in minutes; 0: at a request; -1: never.
     """
 
     version: int = number_field(VERSION, VERSION)
@@ -240,6 +245,7 @@ class NodePart:
     bare_slots: int = number_field(0, 100_000, default=0)
     additions: Additions = part_field(default=Additions())
     log_level: str = text_field("info|debug|trace", default="info")
+    checkpoint_min: int = number_field(-1, 100_000, default=-1)
 
     @classmethod
     def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:
@@ -336,6 +342,26 @@ class Suspension:
     job_id: str = text_field(JOB_ID)
     start: int = number_field(0, 2**31)
     node: str = text_field(HOST_NAME)
+
+
+@frozen
+class CheckpointStep:
+    """What the mother superior of a job tells its other nodes while its guests are saved to begin again from there.
+
+    Attributes:
+        do: `can_save`: could they be saved; `hold`: they stand still and go to the disk; `held`: are they there;
+            `store`: copy them into the checkpoint; `let_go`: they go on.
+        generation: number of the checkpoint.
+        seconds: that they stand still at most, for `hold`; that the copies may take, for `store`.
+    """
+
+    version: int = number_field(VERSION, VERSION)
+    do: str = text_field("can_save|hold|held|store|let_go")
+    job_id: str = text_field(JOB_ID)
+    start: int = number_field(0, 2**31)
+    node: str = text_field(HOST_NAME)
+    generation: int = number_field(1, 10**8)
+    seconds: float = number_field(0, 3600)
 
 
 @frozen

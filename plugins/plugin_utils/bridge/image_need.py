@@ -11,7 +11,7 @@ import typing as t
 from ...module_utils.errors import SiteFault, VTorqueError
 from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.records.image_usage import in_need
-from ...module_utils.job.request.value_types import host_matches
+from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.node.pool import images, retire
 from .node_settings import Configuration, host_name
 

@@ -12,7 +12,7 @@ import typing as t
 from ...module_utils.job.batch.registry import open_guest
 from ...module_utils.job.config import consistency, disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.job.request.value_types import host_matches
+from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.wire.pci import classes_on
@@ -90,6 +90,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mounts=mounts_of(policy),
         mount_s=policy.nfs_timeout,
         suspend_guests=policy.suspend_guests,
+        checkpoint_dir=pathlib.Path(policy.checkpoint_dir) if policy.checkpoint_dir else None,
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
         rdma_kind=policy.vrdma_kind if policy.vrdma_enabled and host_matches(policy.vrdma_nodes, node_name) else "",

@@ -11,14 +11,14 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.job.batch import liveness, offline_note
-from ...module_utils.job.batch.api import BatchSystem
+from ...module_utils.job.batch.api import BatchSystem, UnknownJob
 from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import delivery, retention
 from ...module_utils.node import doctor, sweep
 from ...module_utils.node.health import causes
 from ...module_utils.node.lifecycle import room
-from ...module_utils.node.state import pause_order
+from ...module_utils.node.state import checkpoint_store, pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import delivery_queue, event_log, layout
@@ -105,9 +105,24 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
         handed_over = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     except OSError as error:
         swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
+    if settings.checkpoint_dir is not None:
+        for problem in checkpoint_store.forget_gone(settings.checkpoint_dir, _is_known(batch), sweep.TWICE_S):
+            swept = dataclasses.replace(swept, removed=(*swept.removed, sweep.Said("", problem)))
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
     report = _report(node, _with(swept, *old.failed), note, old.removed)
     return dataclasses.replace(report, lost=old.lost, handed_over=handed_over)
+
+
+def _is_known(batch: BatchSystem) -> t.Callable[[str], bool]:
+    """Return what asks the batch system whether a job is there that has not ended."""
+
+    def is_known(job_id: str) -> bool:
+        try:
+            return batch.job(job_id).state not in ("C", "F")
+        except UnknownJob:
+            return False
+
+    return is_known
 
 
 def _swept(
@@ -147,6 +162,8 @@ def _follow_suspensions(
             suspended = liveness.is_suspended(asked.job(named[0]), named[1])
             if suspended and settings.suspend_guests != "session":
                 pause_order.order_pause(settings, item.key)
+            elif pause_order.is_ordered(settings, item.key) and pause_order.checkpoint_until(settings, item.key):
+                continue  # a checkpoint, which ends by itself
             elif not suspended and (why := room.lack_here(settings, item.key)):
                 yield f"start {item.key} is resumed, its saved guests stay on the disk: {why}"
             else:

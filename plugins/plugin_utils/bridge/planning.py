@@ -30,6 +30,7 @@ from ...module_utils.job.request.keys import ADDITIONS, PINNING
 from ...module_utils.job.request.request import is_path
 from ...module_utils.node.pool.images import Image, find
 from ...module_utils.wire.messages import Additions, Owner
+from .checkpoints.return_plan import return_from
 
 if t.TYPE_CHECKING:
     from ...module_utils.job.admission.vcpu_map import VcpuMap
@@ -109,7 +110,7 @@ def plan_of(inputs: PlanInputs) -> JobPlan:
         VTorqueError: it cannot be made; the class says whose fault it is.
     """
     job, policy = inputs.job, inputs.policy
-    return make_plan(
+    plan = make_plan(
         job,
         policy,
         _offers(inputs.image),
@@ -120,6 +121,9 @@ def plan_of(inputs: PlanInputs) -> JobPlan:
         pinning=map_of(job, inputs.find_owner),
         inputs=inputs.digest,
     )
+    if policy.checkpoint_dir is None or job.start_count < 2:
+        return plan
+    return return_from(plan, pathlib.Path(policy.checkpoint_dir))
 
 
 def _owner_known(job: BatchJob) -> Owner | VTorqueError:

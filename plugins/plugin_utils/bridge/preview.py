@@ -18,8 +18,8 @@ from ...module_utils.job.admission.host_devices import read_wishes
 from ...module_utils.job.admission.resolve import SITE_DEFAULT
 from ...module_utils.job.admission.submission import Submission
 from ...module_utils.job.config.parameters import Policy
+from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import PINNING
-from ...module_utils.job.request.value_types import host_matches
 from ...module_utils.node.placement.pins import Pins, assign, assign_shared
 from ...module_utils.node.placement.topology import Cell, Core, Topology
 from ...module_utils.node.system import cpus

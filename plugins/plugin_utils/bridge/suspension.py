@@ -21,7 +21,7 @@ import sys
 import time
 import typing as t
 
-from ...module_utils.errors import SiteFault, UserFault
+from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.job.batch.api import BatchJob, BatchSystem, UnknownJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.liveness import RESTING, is_suspended
@@ -32,15 +32,16 @@ from ...module_utils.node.state import pause_order, saved_memory, start_lock
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.guest_file import read_guest_file
 from ...module_utils.node.state.settings import NodeSettings
-from ...module_utils.state import event_log
+from ...module_utils.state import event_log, shell_message
 from ...module_utils.state.layout import job_key, start_of
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SUSPENSION_ANSWER_S, SUSPENSION_CONNECTION_S, SUSPENSION_PATIENCE_S
 from ...module_utils.wire.form import to_dict
-from ...module_utils.wire.messages import VERSION, SavedRequest, Suspension
+from ...module_utils.wire.messages import VERSION, CheckpointStep, SavedRequest, Suspension
 from ...module_utils.wire.node_command import ssh_command
+from .checkpoints import coordinate
 from .node_settings import LoadPolicy, read_usable_configuration
 
 PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
@@ -79,6 +80,8 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
         rung = _rung(pause_s)
         if rung is None:
             return
+        if shell_message.CHECKPOINT in rung:
+            suspension.take_checkpoint(batch, policy)
         if rung:
             patience = Deadline.after(SUSPENSION_PATIENCE_S)
             time.sleep(LOOK_S)  # whoever rings is the job's user: the server is not asked more often
@@ -113,6 +116,22 @@ class _Suspension:
             return None
         self._sisters = tuple(host for host in dict.fromkeys(job.nodes) if not same_host(host, self._node))
         return self._suspend(job) if is_suspended(job, self._start) else self._resume(batch, job)
+
+    def take_checkpoint(self, batch: BatchSystem, policy: Policy) -> None:
+        """Have the guests of the whole job saved, to begin again from there; whoever rings is the job's user."""
+        try:
+            job = batch.job(self._job_id)
+            if job.start_count != self._start or job.state != "R" or self.ordered:
+                raise coordinate.Refused(f"a checkpoint of job {self._job_id}", f"it is in state {job.state}")
+            coordinate.take_checkpoint(job, policy, self._settings, self._step_elsewhere, _log)
+        except VTorqueError as error:
+            _log(f"no checkpoint: {error}")
+
+    def _step_elsewhere(self, host: str, step: CheckpointStep, seconds: float) -> tuple[str, ...]:
+        reason, lacks = _outcome(self._send(host, step), Deadline.after(seconds + SUSPENSION_ANSWER_S))
+        if reason:
+            raise VTorqueError(f"{step.do} of job {self._job_id} on {host}", reason)
+        return tuple(printable(str(one))[:SHOWN] for one in lacks)
 
     def _suspend(self, job: BatchJob) -> float:
         if pause_order.order_pause(self._settings, self.key):
@@ -172,7 +191,9 @@ class _Suspension:
                 _log(f"{host} was not told to {do}, it is tried again: {reason}", event_log.WARNING)
 
     def _call(self, host: str, do: str) -> subprocess.Popen[bytes]:
-        message = Suspension(VERSION, do, self._job_id, self._start, host)
+        return self._send(host, Suspension(VERSION, do, self._job_id, self._start, host))
+
+    def _send(self, host: str, message: Suspension | CheckpointStep) -> subprocess.Popen[bytes]:
         call = subprocess.Popen(
             ssh_command(PROGRAM, host, SUSPENSION_CONNECTION_S),
             stdin=subprocess.PIPE,
@@ -208,11 +229,11 @@ def _outcome(call: subprocess.Popen[bytes], deadline: Deadline) -> tuple[str, tu
     return printable(out.decode(errors="replace").strip()[:SHOWN]) or f"status {call.returncode}", ()
 
 
-def _rung(timeout_s: float) -> bool | None:
-    """Return whether standard input rang in time; None: it has ended."""
+def _rung(timeout_s: float) -> bytes | None:
+    """Return what standard input rang in time; None: it has ended."""
     if not select.select([sys.stdin], [], [], timeout_s)[0]:
-        return False
-    return bool(os.read(sys.stdin.fileno(), 1 << 16)) or None
+        return b""
+    return os.read(sys.stdin.fileno(), 1 << 16) or None
 
 
 def _log(text: str, level: str = event_log.INFO) -> None:

@@ -19,10 +19,10 @@ from ...module_utils.job.admission.submission import Site, Submission, prepare
 from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front, submit_command
 from ...module_utils.job.config.batch_systems import commands_parameter
 from ...module_utils.job.config.policy_file import PATH, load
+from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
 from ...module_utils.job.request.sizes import NodeSize
-from ...module_utils.job.request.value_types import host_matches
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import textwrap
 import typing as t
 
 from ...module_utils.installed import version
-from ...module_utils.job.admission.resolve import USELESS_YET
 from ...module_utils.job.request.keys import KEYS
 
 if t.TYPE_CHECKING:
@@ -19,8 +17,6 @@ HELP = """\
 {usage}
 keys of -vm, and what they take:
 {keys}
-known, and refused because they are not available yet:
-{later}
 
 in the environment:
   SHOW_LOG=true   what vTorque does for the job, until its script begins, in the job's error file
@@ -46,14 +42,9 @@ def help_text(front: FrontAdapter) -> str:
     Args:
         front: of the site's batch system.
     """
-    usable = [
-        f"  {name:<13} {key.meaning}\n{'':<18}{key.kind.allowed}"
-        for name, key in KEYS.items()
-        if name not in USELESS_YET
-    ]
-    later = textwrap.fill(", ".join(name for name in KEYS if name in USELESS_YET), 100)
+    keys = "\n".join(f"  {name:<13} {key.meaning}\n{'':<18}{key.kind.allowed}" for name, key in KEYS.items())
     names = {"usage": front.USAGE, "program": front.PROGRAM, "command": front.COMMAND}
-    return HELP.format(keys="\n".join(usable), later=textwrap.indent(later, "  "), **names)
+    return HELP.format(keys=keys, **names)
 
 
 def version_text(front: FrontAdapter) -> str:

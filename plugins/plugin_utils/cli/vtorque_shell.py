@@ -15,6 +15,7 @@ import dataclasses
 import os
 import resource
 import signal
+import stat
 import sys
 import typing as t
 
@@ -142,10 +143,22 @@ def _batch(script: JobScript, record: ReadyRecord, directory: t.Any, start: JobS
     start = dataclasses.replace(start, script=script.path, line=script.line, joined=joined)
     if not script.by_login_shell:
         start = dataclasses.replace(start, execute=True, arguments=script.arguments)
+    start = dataclasses.replace(start, detached=record.detached)
     message = start.message(script.content)
+    if record.returned:
+        for fd in (1, 2):
+            _empty(fd)
+        return session.Conversation(record, directory, "attach", b"", watch).run()
     with contextlib.ExitStack() as stack:
         witness = stack.enter_context(contextlib.closing(job_signals.Witness())) if start.execute else None
         return session.Conversation(record, directory, "batch", message, watch, early=True, witness=witness).run()
+
+
+def _empty(fd: int) -> None:
+    """Take back what an earlier start of the job printed: its guest prints all of it again, from the first line on."""
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.ftruncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)
 
 
 def _interactive(record: ReadyRecord, directory: t.Any, start: JobStart, watch: LostWatch, display: str) -> session.End:

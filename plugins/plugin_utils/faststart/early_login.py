@@ -51,4 +51,6 @@ def begin(place: JobPlace, plan: JobPlan, bare: t.Iterable[str], policy: Policy)
             return
         write_access(place, plan, guests)
         record = ready_record(place, plan, guests, bare, shell_of(os.environ))
+        if record.returned:  # its far end runs already
+            return
         early_ssh.begin(record, place.run_dir, plan.owner)

@@ -23,7 +23,7 @@ from ...module_utils.job.batch.liveness import is_suspended
 from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.state.layout import run_directory
-from ...module_utils.wire.messages import LostGuest, NodePart, Suspension
+from ...module_utils.wire.messages import CheckpointStep, LostGuest, NodePart, Suspension
 
 SUPERIOR = "its mother superior"
 
@@ -150,6 +150,30 @@ def check_suspension(message: Suspension, policy: Policy, node: Node, environmen
     if not any(same_host(message.node, host) for host in job.nodes):
         raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
     if is_suspended(job, message.start) != (message.do == "suspend"):
+        raise VTorqueError(what, f"the server says state {job.state or 'unknown'} of start {job.start_count}")
+
+
+def check_checkpoint(step: CheckpointStep, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> None:
+    """Check that it is this node that is asked, by the mother superior of a job that runs here and is to be saved.
+
+    Args:
+        step: of a checkpoint.
+        policy: the site's.
+        node: this one.
+        environment: holds SSH_CONNECTION.
+
+    Raises:
+        VTorqueError: it is not; says what disagrees.
+        SiteFault: the batch server does not answer, or does not know the job.
+    """
+    what = f"{step.do} of job {step.job_id}, start {step.start}"
+    if not same_host(step.node, node.node_name):
+        raise VTorqueError(what, f"node {step.node} is asked, this is {node.node_name}")
+    job = open_batch(policy).job(step.job_id)
+    check_peer(job, environment.get("SSH_CONNECTION", ""))
+    if not any(same_host(step.node, host) for host in job.nodes):
+        raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
+    if job.start_count != step.start or (job.state != "R" and step.do != "let_go"):
         raise VTorqueError(what, f"the server says state {job.state or 'unknown'} of start {job.start_count}")
 
 

@@ -24,7 +24,7 @@ from ...module_utils.node.devices import host_devices
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent, room
-from ...module_utils.node.state import pause_order
+from ...module_utils.node.state import checkpoint_store, pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import sample_file
 from ...module_utils.state import layout, records
@@ -33,7 +33,15 @@ from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
-from ...module_utils.wire.messages import ImageOrder, JobMap, LostGuest, NodePart, SavedRequest, Suspension
+from ...module_utils.wire.messages import (
+    CheckpointStep,
+    ImageOrder,
+    JobMap,
+    LostGuest,
+    NodePart,
+    SavedRequest,
+    Suspension,
+)
 from ...module_utils.wire.node_answers import BareHost
 from ...module_utils.wire.node_command import ssh_command
 from ..bridge.job_cores import cores_of, cpusets_of, may_change
@@ -45,7 +53,7 @@ from ..bridge.node_settings import (
     read_settings,
     read_usable_configuration,
 )
-from .authorize import Checked, check, check_lost, check_suspension, keep_superior, plain_address
+from .authorize import Checked, check, check_checkpoint, check_lost, check_suspension, keep_superior, plain_address
 from .errors import ANSWERED, error_of
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
@@ -156,6 +164,8 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
             settings = with_granted(checked.job, settings)
     if settings.suspend_guests == "session":
         follow = []
+    if settings.checkpoint_dir is not None and part.start <= 1:  # those of a former job of that id
+        checkpoint_store.forget(settings.checkpoint_dir, part.job_id)
     load_needed()
     found = client.present(
         part,
@@ -222,6 +232,9 @@ def _join(job_map: JobMap, call: Call) -> Answer:
     if here != {guest["name"] for guest in call.before["guests"]}:
         raise VTorqueError(f"join of job {job_map.job_id}", "these are not the guests that were just made")
     join.join(job_map, settings, deadline)
+    start = settings.start_dir(job_map.job_id, job_map.start)
+    if any((start / name / checkpoint_store.RETURNED).exists() for name in here):
+        return make_answer()
     data_disk.mount(job_map.job_id, job_map.start, settings, deadline)
     site_scripts.run_prologues(job_map.job_id, job_map.start, settings, deadline)
     updated = security_updates.install(job_map.job_id, job_map.start, settings, deadline)
@@ -266,6 +279,17 @@ def _suspension(message: Suspension, call: Call) -> Answer:
     else:
         pause_order.order_pause(settings, key)
     return make_answer()
+
+
+def _checkpoint(step: CheckpointStep, call: Call) -> Answer:
+    """One step of a checkpoint of a job, here.
+
+    Raises:
+        VTorqueError: it is not to be, or cannot be done.
+    """
+    policy, settings = read_configuration(call.load)
+    check_checkpoint(step, policy, settings, call.environment)
+    return make_answer(lack=_site_requests().take_step(step, settings))
 
 
 def _site_requests() -> types.ModuleType:
@@ -320,6 +344,10 @@ KINDS: dict[str, Kind] = {
     "suspend": Kind(functools.partial(from_dict, Suspension), _suspension),
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
     "fit": Kind(functools.partial(from_dict, Suspension), _suspension),
+    **dict.fromkeys(
+        ("can_save", "hold", "held", "store", "let_go"),
+        Kind(functools.partial(from_dict, CheckpointStep), _checkpoint),
+    ),
     "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
     "saved": Kind(functools.partial(from_dict, SavedRequest), _answer_saved),
     "forget": Kind(functools.partial(from_dict, SavedRequest), _answer_saved),

@@ -13,6 +13,7 @@ from ...module_utils.wire import node_topology
 from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.health_report import request_from_dict
 from ..bridge import examine, suspension
+from ..bridge.checkpoints.node_steps import take_step
 from ..bridge.node_settings import host_name, read_settings, read_usable_configuration
 from .protocol import make_answer
 
@@ -22,7 +23,15 @@ if t.TYPE_CHECKING:
     from ..bridge.node_settings import LoadPolicy
     from .protocol import Answer
 
-__all__ = ["answer_image", "answer_report", "answer_saved", "answer_topology", "decode_topology", "request_from_dict"]
+__all__ = [
+    "answer_image",
+    "answer_report",
+    "answer_saved",
+    "answer_topology",
+    "decode_topology",
+    "request_from_dict",
+    "take_step",
+]
 
 decode_topology = node_topology.request_from_dict
 

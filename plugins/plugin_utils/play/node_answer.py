@@ -51,7 +51,9 @@ class Answer:
 
 
 @leaves_nothing
-def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) -> Answer:
+def read_answer(
+    part: NodePart, status: int, output: bytes, complaint: bytes, brought: t.Collection[str] = ()
+) -> Answer:
     """Read what `vtorque-node` wrote.
 
     Args:
@@ -59,6 +61,7 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
         status: its exit status; not 0 when it could not answer at all.
         output: its standard output.
         complaint: its standard error, for the message when there is no answer.
+        brought: names of guests that have returned from a checkpoint, and may be of any node.
 
     Raises:
         VTorqueError: the node's own error, in its class; or the answer is none, too long, not of the form,
@@ -68,7 +71,7 @@ def read_answer(part: NodePart, status: int, output: bytes, complaint: bytes) ->
     if len(output) > LIMIT:
         raise VTorqueError(asked, f"answered with {len(output)} bytes, more than {LIMIT}: not read")
     try:
-        return _read(part, json.loads(output), asked)
+        return _read(part, json.loads(output), asked, brought)
     except RecursionError:  # by JSON's reader, or where something is shown that it just could follow
         raise FormError(asked, "its answer is nested deeper than anybody can follow") from None
     except ValueError:
@@ -87,7 +90,7 @@ def _no_answer(part: NodePart, status: int, complaint: bytes) -> VTorqueError:
     return VTorqueError(f"vtorque-node on {part.node}", why, _hint(status))
 
 
-def _read(part: NodePart, data: object, asked: str) -> Answer:
+def _read(part: NodePart, data: object, asked: str, brought: t.Collection[str]) -> Answer:
     if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("ok"), bool):
         raise FormError(asked, "its answer is not of the form of version 1")
     if not data["ok"]:
@@ -98,15 +101,15 @@ def _read(part: NodePart, data: object, asked: str) -> Answer:
         raise NodeFault(
             f"{part.node} is not clean", f"left: {', '.join(left)}", "look at the node, then run vtorque-sweep there"
         )
-    _check_guests(part, guests, asked)
+    _check_guests(part, guests, asked, brought)
     used = tuple(from_dict(GuestUse, item, "used") for item in _list(data, "used", asked))
-    _check_names(part, used, asked)
+    _check_names(part, used, asked, brought)
     updates = tuple(from_dict(GuestUpdates, item, "updates") for item in _list(data, "updates", asked))
-    _check_names(part, updates, asked)
+    _check_names(part, updates, asked, brought)
     consoles = tuple(from_dict(GuestConsole, item, "consoles") for item in _list(data, "consoles", asked))
-    _check_names(part, consoles, asked)
+    _check_names(part, consoles, asked, brought)
     series = tuple(from_dict(NodeSeries, item, "series") for item in _list(data, "series", asked)[:1])
-    _check_names(part, [guest for one in series for guest in one.guests], asked)
+    _check_names(part, [guest for one in series for guest in one.guests], asked, brought)
     removed = _texts_of(_list(data, "removed", asked))
     in_order = tuple(sorted(guests, key=lambda guest: guest.rank))
     return Answer(in_order, removed, used, _bare_host(part, data, asked), updates, consoles, series)
@@ -127,22 +130,25 @@ def _check_names(
     part: NodePart,
     guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole | GuestSeries],
     asked: str,
+    brought: t.Collection[str],
 ) -> None:
     """A node speaks of guests of its own, and of each once; it spells its name its own way, and so it names them."""
     short = part.node.partition(".")[0]
     for guest in guests:
-        if not re.fullmatch(rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name, re.IGNORECASE):
+        if guest.name not in brought and not re.fullmatch(
+            rf"v{re.escape(short)}-[0-9]{{1,4}}", guest.name, re.IGNORECASE
+        ):
             raise FormError(asked, f"guest name {guest.name!r} is not v{short}-<slot>")
     if len({guest.name.lower() for guest in guests}) != len(guests):
         raise FormError(asked, "it speaks twice of one guest")
 
 
-def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str) -> None:
+def _check_guests(part: NodePart, guests: tuple[GuestFacts, ...], asked: str, brought: t.Collection[str]) -> None:
     wanted = sorted(guest.rank for guest in part.guests)
     if sorted(guest.rank for guest in guests) != wanted:
         raise FormError(asked, f"answered for other ranks than the {len(wanted)} it was asked for")
     require_distinct(guests, asked)
-    _check_names(part, guests, asked)
+    _check_names(part, guests, asked, brought)
     for guest in guests:
         _check_address(guest.address, "a guest", asked)
 

@@ -123,6 +123,8 @@ def ready_record(
         user_shell=plan.user_shell,
         directory=plan.directory,
         bare=tuple(records.ReadyBare(node, plan.bare[node]) for node in bare),
+        detached=any(part.checkpoint_min >= 0 for part in plan.node_parts),
+        returned=any(spec.saved_in for part in plan.node_parts for spec in part.guests),
     )
 
 

@@ -10,7 +10,7 @@ import pathlib
 from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.job.request.value_types import host_matches
+from ...module_utils.job.request.host_expressions import host_matches
 from ..bridge.node_settings import LoadPolicy, host_name
 
 BATCH_S = 10.0

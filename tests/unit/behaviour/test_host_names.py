@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import selftest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import console_files, job_record
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import host_matches
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.host_expressions import host_matches
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare import bare_host
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import join
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, node_answers

@@ -14,7 +14,8 @@ from ...wire import pci
 from ...wire.messages import DeviceWish
 from ..config.consistency import out_of_bounds, region_mib
 from ..config.parameters import Policy
-from ..request.value_types import KeyFault, Value, host_matches
+from ..request.host_expressions import host_matches
+from ..request.value_types import KeyFault, Value
 
 KEY = "pci"
 REGION, REGION_SIZE = "unclot", "unclot_shmem"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from ... import guest_saving
@@ -79,18 +78,6 @@ class Resolved:
         return value if isinstance(value, int) else 0
 
 
-_NOT_YET: dict[str, t.Callable[[Value], bool]] = {
-    "checkpoint": lambda value: value == "on",
-    "checkpoint_every": lambda value: True,
-}
-"""Which values of which keys have no effect yet, and are therefore refused when a user asks for them."""
-_CHECKPOINTS = ("checkpoint", "checkpoint_every")
-NOT_AVAILABLE_YET = "not available on this site yet"
-
-USELESS_YET = frozenset(_NOT_YET)
-"""Keys that only their defaults may be given for."""
-
-
 def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     """Decide every key of a request: what was asked for, within the site's bounds, or the site's default.
 
@@ -112,7 +99,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         asked = key in request.values
         value = request.values[key] if asked else _default(key, policy)
         values[key], origins[key] = value, request.origins.get(key, "") if asked else SITE_DEFAULT
-        message = _objection(key, value, policy, asked=asked)
+        message = _objection(key, value, policy)
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
     faults.extend(numa.settle_io_cores(values, origins, request.values, policy))
@@ -128,8 +115,11 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
-    if any(fault.key in _CHECKPOINTS for fault in faults):
-        faults = _explain_checkpoint(faults, parts_in_the_way(values, origins, policy, offers))
+    if wants_checkpoints(values, origins):
+        key = "checkpoint_every" if values["checkpoint_every"] is not None else "checkpoint"
+        reasons = guest_saving.objections_to_checkpoint(parts_in_the_way(values, origins, policy, offers))
+        if reasons:
+            faults.append(KeyFault(key, format_value(values[key]), "; ".join(reasons), origins[key]))
     if faults:
         first = {fault.key: fault for fault in reversed(faults)}  # one word on each key is enough
         raise RequestErrors([fault for fault in faults if first[fault.key] is fault], request)
@@ -160,6 +150,9 @@ def parts_in_the_way(
         guest_saving.USER_DISK: bool(values[DISK]) or is_path(values[IMAGE]),
         guest_saving.UEFI: any(one.boot == "uefi" for one in offers.images or () if one.name == values[IMAGE]),
         guest_saving.OSV: not linux,
+        guest_saving.NO_STORE: policy.checkpoint_dir is None,
+        guest_saving.SESSION: policy.suspend_guests == "session",
+        guest_saving.BATCH: not facts_of(policy.batch_system).checkpoints,
     }
     return frozenset(name for name, has in there.items() if has)
 
@@ -181,16 +174,21 @@ def survival_of(
     return guest_saving.judge_survival(policy.suspend_guests, found)
 
 
-def _explain_checkpoint(faults: t.Sequence[KeyFault], found: t.Collection[str]) -> list[KeyFault]:
-    """Name all that keeps guests of the request from being saved, beside what keeps everybody's."""
-    reasons = guest_saving.objections_to_checkpoint(found)
-    besides = f"; nor could these guests be saved: {'; '.join(reasons)}" if reasons else ""
-    return [
-        dataclasses.replace(fault, message=f"{fault.message}{besides}")
-        if fault.key in _CHECKPOINTS and fault.message == NOT_AVAILABLE_YET
-        else fault
-        for fault in faults
-    ]
+def wants_checkpoints(values: t.Mapping[str, Value | None], origins: t.Mapping[str, str]) -> bool:
+    """Return whether a request wants its guests saved, at a request or by themselves; `off` switches off both.
+
+    Args:
+        values: of all keys.
+        origins: of all keys.
+    """
+    if values["checkpoint"] == "off" and origins["checkpoint"] != SITE_DEFAULT:
+        return False
+    return values["checkpoint"] == "on" or values["checkpoint_every"] is not None
+
+
+def checkpoint_minutes(resolved: Resolved) -> int:
+    """Return how often guests of a request are saved, in minutes; 0: at a request; -1: never."""
+    return resolved.figure("checkpoint_every") if wants_checkpoints(resolved.values, resolved.origins) else -1
 
 
 def _default(key: str, policy: Policy) -> Value | None:
@@ -199,12 +197,10 @@ def _default(key: str, policy: Policy) -> Value | None:
     return None if key in SITE_FILES or (key == PINNING and is_path(value)) else value
 
 
-def _objection(key: str, value: Value | None, policy: Policy, *, asked: bool) -> str:
+def _objection(key: str, value: Value | None, policy: Policy) -> str:
     """Why a value cannot be had, whatever the others are, or ""."""
     if value is None:
         return ""
-    if asked and key in _NOT_YET and _NOT_YET[key](value):
-        return NOT_AVAILABLE_YET
     if key in HOOK_SCRIPTS and (why := facts_of(policy.batch_system).no_hook_scripts):
         return why
     if key == IMAGE and is_path(value) and not policy.allow_user_images:

@@ -289,6 +289,13 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done, or was not there when it was read back.
         """
 
+    def ask_checkpoint(self, job_id: str) -> None:
+        """Have the shell of a job hear that its guests are to be saved; its owner may, as they may signal it.
+
+        Raises:
+            SiteFault: it was not sent, or the jobs of this system have no checkpoints.
+        """
+
     def server(self) -> ServerSettings:
         """How the batch server is set, as far as it matters to us; anybody may ask.
 

@@ -19,14 +19,16 @@ class SystemFacts:
         commands_parameter: names the directory of its commands on all hosts, where the site says it; "": they are
             beside the site's qsub.
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
+        checkpoints: can guests of its jobs be saved, so that a later start begins from there?
     """
 
     commands_parameter: str = ""
     no_hook_scripts: str = ""
+    checkpoints: bool = False
 
 
 BATCH_SYSTEMS = {
-    "torque": SystemFacts(),
+    "torque": SystemFacts(checkpoints=True),
     "slurm": SystemFacts(
         commands_parameter="slurm_bin",
         no_hook_scripts=(

@@ -17,6 +17,7 @@ from ...frozen import frozen
 from ...state import event_log
 from ...wire import pci
 from ...wire.messages import ADDRESS, RDMA_KINDS
+from ..request.host_expressions import host_pattern
 from ..request.keys import KEYS
 from ..request.value_types import (
     Kind,
@@ -24,7 +25,6 @@ from ..request.value_types import (
     boolean,
     choice,
     either,
-    host_pattern,
     number,
     part_of_all,
     path,
@@ -112,7 +112,7 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
-_SPARE, _CHECKPOINT = "spare nodes", "checkpoints"
+_SPARE = "spare nodes"
 
 
 @frozen
@@ -135,9 +135,7 @@ class Policy:
     pbs_qsub_on_nodes: str = _parameter(
         _PATH, "/usr/bin/qsub", "the batch system's qsub on nodes", old=("REAL_QSUB_ON_NODES",)
     )
-    slurm_bin: str | None = _parameter(
-        _PATH, None, "directory of Slurm's commands on all hosts; else that of pbs_qsub_on_fe and pbs_qsub_on_nodes"
-    )
+    slurm_bin: str | None = _parameter(_PATH, None, "directory of Slurm's commands; else that of pbs_qsub_on_*")
     regex_fe: str = _parameter(_HOSTS, ".*", "the hosts that use pbs_qsub_on_fe")
     template_dir: str = _parameter(_PATH, "/etc/vtorque/templates", "the site's own templates, searched first")
     vm_img_dir: str = _parameter(
@@ -185,6 +183,9 @@ class Policy:
         "pause",
         "guests of a suspended job: pause them, save their memory to disk, or stop the job's session alone",
     )
+    checkpoint_dir: str | None = _parameter(_PATH, None, "directory that all nodes share, for checkpoints of jobs")
+    checkpoint_min: int = _parameter(number(0, 10_080), 10, "least minutes between two checkpoints of a job")
+    checkpoint_pause: int = _parameter(number(5, 3600), 60, "seconds that guests stand still for a checkpoint at most")
     pci_classes: tuple[str, ...] = _parameter(
         several(_line(pci.FORM, lambda line: pci.written(pci.read_line(line)))),
         (),
@@ -303,8 +304,8 @@ class Policy:
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
-    checkpoint_default: str = _default_of("checkpoint", "off", later=_CHECKPOINT)
-    checkpoint_every_default: int | None = _default_of("checkpoint_every", None, later=_CHECKPOINT)
+    checkpoint_default: str = _default_of("checkpoint", "off")
+    checkpoint_every_default: int | None = _default_of("checkpoint_every", None)
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "guests may have an RDMA device (vrdma)", section="components")
     vrdma_kind: str = _parameter(choice(*RDMA_KINDS), RDMA_KINDS[0], "of which kind that device is")

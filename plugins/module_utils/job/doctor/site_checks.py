@@ -17,7 +17,7 @@ from ..batch.registry import submit_command
 from ..config.batch_systems import commands_parameter
 from ..config.comparison import differing
 from ..config.parameters import Policy
-from ..request.value_types import host_matches
+from ..request.host_expressions import host_matches
 from ..verdict.decide import OUT_OF_USE
 from .node_checks import note_finding
 

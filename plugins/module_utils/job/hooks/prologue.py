@@ -250,6 +250,8 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
     if case.job is None or (script := user_script.asked(case.job, user_script.PROLOGUE)) is None:
         return None
     start = case.start
+    if files.read_json(start.directory / layout.READY).get("returned"):
+        return None  # it ran before the checkpoint
     for link in shell_link.links_to(start.directory, start.places.run_dir):
         link.unlink()
     timeout_s = case.until - time.monotonic()

@@ -39,7 +39,7 @@ from ...wire.messages import (
 from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import mixed, numa, osv, start_directory, vcpu_map
 from ..admission.host_devices import rdma_for_wire, wishes_for_wire
-from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, resolve, survival_of
+from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, checkpoint_minutes, resolve, survival_of
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import Terms, open_node, open_terms
@@ -283,6 +283,7 @@ def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, au
         guests=_guests(job, decided, rank, authorized_key) if has_guests else (),
         bare_slots=0 if has_guests else job.slot_hosts.count(node),
         log_level=decided.log_level,
+        checkpoint_min=checkpoint_minutes(decided.resolved),
     )
 
 

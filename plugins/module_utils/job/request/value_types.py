@@ -299,33 +299,6 @@ def text(pattern: str, allowed: str, *, lower: bool = False) -> Kind:
     return Kind(read, allowed)
 
 
-def host_pattern() -> Kind:
-    """Return the kind of an expression that whole names of hosts fit or not."""
-    allowed = "a regular expression for whole host names; a bare * means all"
-
-    def read(value: object) -> str:
-        expression = ".*" if value == "*" else value
-        if not isinstance(expression, str):
-            raise BadValue(allowed)
-        try:
-            re.compile(expression)
-        except re.error as error:
-            raise BadValue(f"{allowed} ({error})") from None
-        return expression
-
-    return Kind(read, allowed)
-
-
-def host_matches(expression: str | None, host: str) -> bool:
-    """Return whether a host fits one of the site's host expressions (None: no host does), by either name.
-
-    In any case, as names of hosts are compared (`batch.same_host`).
-    """
-    if expression is None:
-        return False
-    return any(re.fullmatch(expression, name, re.IGNORECASE) for name in (host, host.partition(".")[0]))
-
-
 def path(what: str = "an absolute path") -> Kind:
     """An absolute path of printable characters without `..`, `,` or `;`.
 

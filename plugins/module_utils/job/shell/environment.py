@@ -44,6 +44,7 @@ class JobStart:
         joined: are its standard output and error one file (`qsub -j`)?  Two streams would lose their order on the way.
         execute: is the script executed itself, with these arguments?  Else a login shell gets the line.
         arguments: of a script that is executed.
+        detached: does it go on in the guest when the connection ends?
     """
 
     variables: dict[bytes, bytes]
@@ -58,6 +59,7 @@ class JobStart:
     joined: bool = False
     execute: bool = False
     arguments: tuple[bytes, ...] = ()
+    detached: bool = False
 
     def settings(self) -> bytes:
         """The text that the guest's side reads (`templates/guest/run.sh`): assignments, then the variables.
@@ -74,6 +76,7 @@ class JobStart:
             b"vt_command": self.command,
             b"vt_x11": b"yes" if self.x11 else b"",
             b"vt_joined": b"yes" if self.joined else b"",
+            b"vt_detached": b"yes" if self.detached else b"",
         }
         if self.execute:
             parts |= {b"vt_execute": b"yes", b"vt_arguments": b" ".join(map(quoted, self.arguments))}

@@ -24,6 +24,8 @@ FORWARDED = tuple(
 
 PAUSES = frozenset({signal.SIGTSTP, signal.SIGCONT})
 """With which batch systems begin and end a suspension; anybody may send them, so that root asks the server."""
+CHECKPOINT = 60
+"""Asks for a checkpoint (`BatchSystem.ask_checkpoint`): a real-time signal, for which no usual program waits."""
 
 
 def _noted(_number: int, _frame: types.FrameType | None) -> None:

@@ -7,7 +7,7 @@
     user, image                   ends, with the reason
     node, with a cause            is tried elsewhere; the last try: held        offline, with a note of ours
     site, unclear, other nodes'   is tried again; the last try: held
-    impostor, loop                is held at once
+    impostor, loop, checkpoint    is held at once
     image, of an array, again     is held: from the third member within a minute on
 
 A start is the last try when the site's `node_fault_retries` divides its number: no store is needed, and a release
@@ -27,6 +27,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import (
     CANCELLED,
+    CheckpointFault,
     GuestFault,
     ImageFault,
     ImpostorFault,
@@ -57,7 +58,7 @@ class LoopFault(VTorqueError):
 
 
 OF_THE_JOB = (UserFault.fault, ImageFault.fault)
-AT_ONCE = (ImpostorFault.fault, LoopFault.fault)
+AT_ONCE = (ImpostorFault.fault, LoopFault.fault, CheckpointFault.fault)
 
 
 class Action(enum.StrEnum):

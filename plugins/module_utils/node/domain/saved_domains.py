@@ -69,13 +69,14 @@ class SavedDomains:
         with self._asking(f"the saving of domain {name}"):
             self._connection.lookupByName(name).saveFlags(str(path), None, self._libvirt.VIR_DOMAIN_SAVE_PAUSED)
 
-    def restore(self, path: pathlib.Path) -> None:
+    def restore(self, path: pathlib.Path, change: t.Callable[[ET.Element], None] | None = None) -> None:
         """Have a saved domain again, which stands still as it did.
 
         A limit of its memory is left out, since libvirt takes one in its XML for more than that (`limit_memory`).
 
         Args:
             path: what `save` wrote; it stays.
+            change: makes of its XML what this node has of it; None: it is as it was.
 
         Raises:
             NodeFault: libvirt does not answer.
@@ -87,5 +88,7 @@ class SavedDomains:
             limits = xml.findall("memtune")
             for limit in limits:
                 xml.remove(limit)
-            changed = ET.tostring(xml, encoding="unicode") if limits else None
+            if change is not None:
+                change(xml)
+            changed = ET.tostring(xml, encoding="unicode") if limits or change else None
             self._connection.restoreFlags(str(path), changed, lib.VIR_DOMAIN_SAVE_PAUSED)

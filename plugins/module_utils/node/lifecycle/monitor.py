@@ -137,7 +137,7 @@ class Watching:
         self._place = settings.run_dir / "jobs" / self._key
         self._words = shell_message.Listener(self._place)
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
-        self._follower = Follower(order.follow, self._place, log)
+        self._follower = Follower(order.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
         self._sampler = Sampler(part, settings, needed, log)
         self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
 

@@ -93,7 +93,9 @@ class Pausing:
 
     def due_s(self) -> float:
         """Seconds until `follow` has something to do by itself."""
-        return max(0.0, self._again_at - time.monotonic()) if self._again_at else float("inf")
+        again_s = max(0.0, self._again_at - time.monotonic()) if self._again_at else float("inf")
+        until = pause_order.checkpoint_until(self._settings, self._key) if self.suspended else None
+        return min(again_s, max(0.0, until - time.time()) + 0.05) if until else again_s
 
     def stands_still(self, name: str) -> bool:
         """Return whether it is ours that a guest is paused."""
@@ -135,8 +137,12 @@ class Pausing:
             self._bring_back(domains)
         elif due:
             self._turn_all(domains, due, ordered=ordered, over=over)
-        elif ordered and self._settings.suspend_guests == "save" and not self._saving.busy:
+        elif ordered and self._goes_to_disk() and not self._saving.busy:
             self._saving.save(domains, self._saving.can_go(here))
+
+    def _goes_to_disk(self) -> bool:
+        """Return whether guests that stand still are saved: where the site wants it, and for each checkpoint."""
+        return self._settings.suspend_guests == "save" or bool(pause_order.checkpoint_until(self._settings, self._key))
 
     def _bring_back(self, domains: Domains) -> None:
         """Have all guests in memory again, before the first goes on."""
@@ -257,10 +263,14 @@ class Follower:
         command: gives the orders of a suspension on all nodes of the job, and ends with it; (): nobody does here.
         directory: the run directory of the start, with the bell of the job's shell.
         log: takes a line for the job's log.
+        every_s: a checkpoint is rung for so often, in seconds; 0: by nobody but the job's owner.
     """
 
-    def __init__(self, command: t.Sequence[str], directory: pathlib.Path, log: event_log.Log) -> None:
-        self._command, self._log = list(command), log
+    def __init__(
+        self, command: t.Sequence[str], directory: pathlib.Path, log: event_log.Log, every_s: float = 0.0
+    ) -> None:
+        self._command, self._log, self._every_s = list(command), log, every_s
+        self._next_at = time.monotonic() + every_s if every_s and command else float("inf")
         self._bell = shell_message.Bell(directory) if command else None
         self._process: subprocess.Popen[bytes] | None = None
         self._quiet_until = 0.0
@@ -273,18 +283,27 @@ class Follower:
 
     def due_s(self) -> float:
         """Seconds until the bell is heard again."""
-        left_s = self._quiet_until - time.monotonic()
-        return left_s if self._bell is not None and left_s > 0 else float("inf")
+        now = time.monotonic()
+        left_s = self._quiet_until - now
+        quiet_s = left_s if self._bell is not None and left_s > 0 else float("inf")
+        return min(quiet_s, max(0.0, self._next_at - now))
 
     def hear(self, heard: t.Collection[int]) -> None:
         """Have the server asked when the shell has rung."""
+        if time.monotonic() >= self._next_at:
+            self._next_at = time.monotonic() + self._every_s
+            self._ring(shell_message.CHECKPOINT)
         if self._bell is None or not set(heard).intersection(self._bell.filenos()):
             return
-        self._bell.hush()
+        self._ring(self._bell.hush())
+
+    def _ring(self, rung: bytes) -> None:
+        """Hand on what was rung, to the command that runs or to a new one."""
+        what = shell_message.CHECKPOINT if shell_message.CHECKPOINT in rung else b"."
         self._quiet_until = time.monotonic() + QUIET_S
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(OSError):
-                os.write(t.cast("t.IO[bytes]", self._process.stdin).fileno(), b".")
+                os.write(t.cast("t.IO[bytes]", self._process.stdin).fileno(), what)
             return
         self._end()
         try:
@@ -292,6 +311,8 @@ class Follower:
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/", env=ROOT_ENVIRONMENT
             )
             os.set_blocking(t.cast("t.IO[bytes]", self._process.stdin).fileno(), False)
+            if what == shell_message.CHECKPOINT:
+                os.write(t.cast("t.IO[bytes]", self._process.stdin).fileno(), what)
         except OSError as error:
             self._log(f"whether the job is suspended was not asked: {error}", event_log.WARNING, "suspension")
 

@@ -55,7 +55,7 @@ def present(
     Raises:
         VTorqueError: they are not; the class says whose fault it is.
     """
-    from .creation import build, preflight  # 20 ms that only those pay who make guests
+    from .creation import build, preflight, returning  # 20 ms that only those pay who make guests
 
     key = job_key(part.job_id, part.start)
     if not part.guests:
@@ -79,6 +79,8 @@ def present(
             preflight.preflight(part, settings, offered)
             qemu_user.save_uid(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
+            if any(spec.saved_in for spec in part.guests):
+                return returning.bring_back(part, settings, domains, deadline, checked, cores)
             return build.make(part, settings, domains, deadline, checked, cores)
 
 

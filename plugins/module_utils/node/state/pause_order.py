@@ -10,6 +10,7 @@ alone.  Whoever buries the start takes it away.
 from __future__ import annotations
 
 import pathlib
+import time
 
 from .settings import NodeSettings
 
@@ -25,8 +26,47 @@ def pause_order(settings: NodeSettings, key: str) -> pathlib.Path:
 
 
 def is_ordered(settings: NodeSettings, key: str) -> bool:
-    """Return whether the guests of a start are to stand still."""
-    return pause_order(settings, key).exists()
+    """Return whether the guests of a start are to stand still; one for a checkpoint ends by itself."""
+    until = checkpoint_until(settings, key)
+    return until == 0.0 or (until is not None and time.time() < until)
+
+
+def checkpoint_until(settings: NodeSettings, key: str) -> float | None:
+    """Return until when guests stand still for a checkpoint, in seconds since the epoch; None: nothing is ordered.
+
+    0.0: they stand still for as long as the order is there, since their job is suspended.
+    """
+    try:
+        return float(pause_order(settings, key).read_text("ascii") or "0")
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return 0.0
+
+
+def order_checkpoint(settings: NodeSettings, key: str, until: float) -> bool:
+    """Order that the guests of a start stand still for a checkpoint, and go to the disk.
+
+    Args:
+        settings: this node's own word.
+        key: `layout.job_key` of the start.
+        until: when they go on at the latest, in seconds since the epoch.
+
+    Returns:
+        False: another order is there.
+
+    Raises:
+        OSError: it was not written.
+    """
+    if is_ordered(settings, key):
+        return False
+    path = pause_order(settings, key)
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}")
+    new.write_text(f"{until:.3f}", "ascii")
+    new.chmod(0o600)
+    new.rename(path)
+    return True
 
 
 def order_pause(settings: NodeSettings, key: str) -> bool:
@@ -40,8 +80,9 @@ def order_pause(settings: NodeSettings, key: str) -> bool:
     """
     path = pause_order(settings, key)
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    if path.exists():
+    if checkpoint_until(settings, key) == 0.0:
         return False
+    path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     return True
 

@@ -72,6 +72,7 @@ class NodeSettings:
         rdma_ports: network cards whose virtual functions guests may have, by name.
         rdma_vlan: of these functions; None: none.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
+        checkpoint_dir: where all nodes have the checkpoints of jobs; None: the site has none.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
@@ -135,6 +136,7 @@ class NodeSettings:
     rdma_ports: tuple[str, ...] = ()
     rdma_vlan: int | None = None
     suspend_guests: str = "pause"
+    checkpoint_dir: pathlib.Path | None = None
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

@@ -38,13 +38,20 @@ def taken(settings: NodeSettings) -> dict[int, str]:
 
 
 def take(
-    settings: NodeSettings, key: str, count: int, deadline: Deadline, *, busy: t.Callable[[int], bool]
+    settings: NodeSettings,
+    key: str,
+    count: int,
+    deadline: Deadline,
+    *,
+    busy: t.Callable[[int], bool],
+    names: t.Sequence[str] = (),
 ) -> tuple[int, ...]:
     """Take slots for the guests of a start, the lowest that are free.
 
     Args:
         key: `state.layout.job_key` of the start.
         busy: is something of a former guest of this slot still there, although nobody has it?
+        names: of guests that bring theirs along; (): they follow from the slots.
 
     Raises:
         VTorqueError: the node bears no more guests.
@@ -64,9 +71,9 @@ def take(
         free = list(itertools.islice(candidates, count))
         if len(free) < count:
             raise VTorqueError(f"{count} more guests on {settings.node_name}", "no slot is free", "see vtorque-sweep")
-        for slot in free:
+        for slot, name in zip(free, names or map(settings.guest_name, free), strict=True):
             # fails when it is there, so that a lock that failed us would show
-            (settings.slots_dir / str(slot)).symlink_to(f"{key}/{settings.guest_name(slot)}")
+            (settings.slots_dir / str(slot)).symlink_to(f"{key}/{name}")
     return tuple(free)
 
 

@@ -262,7 +262,7 @@ class OverWatch:
         # a second watch, since an instance of its own is what root may have few of
         orders = pause_order(settings, key).parent
         orders.mkdir(mode=0o711, parents=True, exist_ok=True)
-        inotify.watch(self._inotify, orders, flags.CREATE | flags.DELETE)
+        inotify.watch(self._inotify, orders, flags.CREATE | flags.DELETE | flags.MOVED_TO)
 
     @leaves_nothing
     def fileno(self) -> int:

@@ -14,7 +14,7 @@ from ....module_utils.job.batch.api import BatchNode, BatchSystem
 from ....module_utils.job.batch.registry import open_batch
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
-from ....module_utils.job.request.value_types import host_matches
+from ....module_utils.job.request.host_expressions import host_matches
 from ....module_utils.wire.health_report import CHECKS, LONGEST_S, Report
 from ...bridge import examine
 from ...bridge.node_settings import host_name

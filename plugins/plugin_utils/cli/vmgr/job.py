@@ -26,7 +26,7 @@ from ..output.json_output import add_json, tell
 from ..output.named_file import write_file
 from ..output.verbs import add_verb
 from . import job_usage
-from .jobs import export, log_lines, watch
+from .jobs import checkpoint, export, log_lines, watch
 from .jobs.epilogs import CONSOLE_EPILOG, LIST_EPILOG, LOG_EPILOG, REPORT_EPILOG, SHOW_EPILOG
 
 with contextlib.suppress(ImportError):  # the roles install it; ansible-test imports this file without it
@@ -37,7 +37,7 @@ with contextlib.suppress(ImportError):  # the roles install it; ansible-test imp
 
 HELP = "what happened to a job"
 LAST = 25
-VERBS = "list | show | watch | log | console | report | export"
+VERBS = "list | show | watch | log | console | report | export | checkpoint"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def verb(name: str, summary: str, epilog: str, *, named: str | None = None) -> argparse.ArgumentParser:
         own = add_verb(job, name, summary, epilog)
         own.add_argument("job", metavar="JOB", nargs=named, help="number or id of the job")
-        if name not in ("list", "watch"):
+        if name not in ("list", "watch", "checkpoint"):
             own.add_argument("--start", type=int, metavar="N", help="this start of the job, not the newest")
         return own
 
@@ -71,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind = report.add_mutually_exclusive_group(required=True)
     kind.add_argument("--svg", metavar="FILE", help="as a picture; - is standard output")
     kind.add_argument("--html", metavar="FILE", help="as a page with tables; - is standard output")
+    saving = verb("checkpoint", "have the guests of a running job saved", checkpoint.EPILOG)
+    saving.add_argument("--delete", action="store_true", help="remove what was saved of it (root)")
     export.add_arguments(verb("export", "a job in the form of other programs", export.EPILOG))
 
 
@@ -92,8 +94,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if call.verb == "list":
         _list(call, place)
         return 0
-    if call.verb == "watch":
-        return watch.run(call, load)
+    if call.verb in ("watch", "checkpoint"):
+        return {"watch": watch, "checkpoint": checkpoint}[call.verb].run(call, load)
     try:
         record = job_record.find(call.job, place, start=call.start)
     except NoRecord as error:

@@ -23,7 +23,7 @@ from ....module_utils.job.batch.registry import open_batch, open_trial
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.doctor import selftest
 from ....module_utils.job.records import job_record
-from ....module_utils.job.request.value_types import host_matches
+from ....module_utils.job.request.host_expressions import host_matches
 from ....module_utils.job.verdict.decide import OUT_OF_USE
 from ....module_utils.wire.health_report import Report
 from ...bridge.node_settings import host_name

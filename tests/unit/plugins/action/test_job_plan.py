@@ -35,6 +35,7 @@ def planning(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> types.S
     aux.mkdir(parents=True)
     (aux / JOB).write_text("n1\n")
     site = types.SimpleNamespace(
+        checkpoint_dir=None,
         torque_home=str(tmp_path / "torque"), vm_img_dir=str(tmp_path), prologue_timeout=270, batch_system="torque"
     )  # fmt: skip
     world.site = site

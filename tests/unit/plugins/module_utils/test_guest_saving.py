@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_saving import (
-    NO_CHECKPOINTS,
     NO_MOVES,
     REASONS,
     REASONS_OF_JOBS,
@@ -34,12 +33,12 @@ def test_guest_without_any_of_them_is_saved() -> None:
 def test_judge_survival_of_a_job_with_a_part_in_the_way_names_it_for_checkpoint_and_move(name: str) -> None:
     assert objections_to_checkpoint({name, "anything"}) == (REASONS_OF_JOBS[name],)
     survival = judge_survival("pause", {name})
-    assert survival.checkpoint == f"no, because {NO_CHECKPOINTS}; {REASONS_OF_JOBS[name]}"
+    assert survival.checkpoint == f"no, because {REASONS_OF_JOBS[name]}"
     assert survival.moved == f"no, because {NO_MOVES}; {REASONS_OF_JOBS[name]}"
     assert survival.suspended == describe_suspension("pause", {name})
 
 
-def test_judge_survival_of_a_job_without_any_promises_neither_checkpoint_nor_move() -> None:
+def test_judge_survival_of_a_job_without_any_promises_a_checkpoint_and_no_move() -> None:
     survival = judge_survival("save", ())
-    assert (survival.checkpoint, survival.moved) == (f"no, because {NO_CHECKPOINTS}", f"no, because {NO_MOVES}")
-    assert survival.suspended == "its guests are saved to disk"
+    assert survival.checkpoint == "yes, with checkpoint=on or checkpoint_every="
+    assert (survival.suspended, survival.moved) == ("its guests are saved to disk", f"no, because {NO_MOVES}")

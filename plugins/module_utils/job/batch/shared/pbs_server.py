@@ -25,6 +25,10 @@ ODD_IN_COMMENTS = r"[^A-Za-z0-9 ._:;/()%+@\[\]-]"
 """`-W` is a list joined by commas with `=` in each entry, so that neither may stand in a comment."""
 
 
+CHECKPOINT_SIGNAL = 60
+"""As `job/shell/job_signals.py` has it."""
+
+
 class PbsServer:
     """A batch server that is asked by commands of PBS; each system says how its own answers are read.
 
@@ -75,6 +79,15 @@ class PbsServer:
         self._run("qsig", "-s", "suspend", job_id)
         if (state := self.job(job_id).state) != "S":
             raise SiteFault(f"job {job_id} is not suspended", f"qsig -s suspend was called; its state is {state}")
+
+    def ask_checkpoint(self, job_id: str) -> None:
+        """`qsig -s 60`, which the owner may: a real-time signal, which the job's shell does not pass on.
+
+        Raises:
+            SiteFault: see `BatchSystem.ask_checkpoint`.
+        """
+        require_form(JOB_ID, job_id, "job id")
+        self._run("qsig", "-s", str(CHECKPOINT_SIGNAL), job_id)
 
     def delete(self, job_id: str) -> None:
         """`qdel`: the job's owner and operators may."""

@@ -227,6 +227,14 @@ class Slurm:
         if (state := self.job(job_id).state) != "S":
             raise SiteFault(f"job {job_id} is not suspended", f"scontrol suspend was called; its state is {state}")
 
+    def ask_checkpoint(self, job_id: str) -> None:
+        """See `BatchSystem.ask_checkpoint`: its jobs have none.
+
+        Raises:
+            SiteFault: always.
+        """
+        raise SiteFault(f"a checkpoint of job {job_id}", "is not available with Slurm yet")
+
     def delete(self, job_id: str) -> None:
         """`scancel`: the job's owner and operators may."""
         self._run("scancel", self._name(job_id), subject=job_id)

@@ -36,7 +36,7 @@ from ...network import addresses, nft_rules, reachable
 from ...placement import claims
 from ...pool import images
 from ...seed import seed
-from ...state import slots
+from ...state import checkpoint_store, slots
 from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
@@ -226,6 +226,8 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             raise UserFault(f"arch={spec.arch}", f"image {image.name} is for {image.arch}")
     settings.mac(0)  # refuses a node without a number before anything is there
     names = {facts.name for facts in domains.list(ours=False)}
+    if settings.checkpoint_dir is not None:
+        names |= checkpoint_store.used_names(settings.checkpoint_dir)
 
     def busy(slot: int) -> bool:
         return settings.guest_name(slot) in names or (addresses.SYS_NET / settings.tap_name(slot)).exists()

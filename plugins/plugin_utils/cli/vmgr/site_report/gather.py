@@ -12,7 +12,7 @@ import typing as t
 from .....module_utils.errors import SiteFault
 from .....module_utils.job.batch.registry import open_batch
 from .....module_utils.job.records import job_record
-from .....module_utils.job.request.value_types import host_matches
+from .....module_utils.job.request.host_expressions import host_matches
 from ....bridge.node_settings import host_name
 from .facts import Sources
 

@@ -218,9 +218,13 @@ class Connection:
         if refuses.exists():
             raise VTorqueError(what, refuses.read_text())
 
-    def restore(self, path: pathlib.Path) -> None:
+    def restore(self, path: pathlib.Path, change: t.Callable[[ET.Element], None] | None = None) -> None:
         self._refuse("the return of a saved domain")
         xml = path.read_text().removeprefix("LibvirtQemudSave")
+        if change is not None:
+            root = ET.fromstring(xml)
+            change(root)
+            xml = ET.tostring(root, encoding="unicode")
         name = read_facts(xml, "paused", False).name
         (self.hypervisor.place / f"{name}.still").touch()
         new = self.hypervisor.place / f".{name}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import time
 import types
 
 import pytest
@@ -53,6 +54,21 @@ def test_pause_of_a_job_that_is_not_suspended_ends(settings: NodeSettings, batch
     pause_order.order_pause(settings, KEY)
     assert follow(settings, batch) == []
     assert not pause_order.is_ordered(settings, KEY)
+
+
+def test_pause_for_a_checkpoint_is_left_alone_until_its_time_is_over(settings: NodeSettings) -> None:
+    assert pause_order.order_checkpoint(settings, KEY, time.time() + 60)
+    assert follow(settings, Batch("R")) == []
+    assert pause_order.is_ordered(settings, KEY)
+    pause_order.take_back(settings, KEY)
+    pause_order.order_checkpoint(settings, KEY, time.time() - 1)
+    assert not pause_order.is_ordered(settings, KEY)
+    follow(settings, Batch("R"))
+    assert pause_order.checkpoint_until(settings, KEY) is None
+    pause_order.order_checkpoint(settings, KEY, time.time() + 60)
+    follow(settings, Batch("S"))
+    assert pause_order.checkpoint_until(settings, KEY) == 0.0
+    assert not pause_order.order_checkpoint(settings, KEY, time.time() + 60)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -92,7 +92,9 @@ def world(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(suspension, "open_batch", lambda _policy: here)
     monkeypatch.setattr(suspension, "read_usable_configuration", lambda _load: Configuration(Policy(), settings))
     monkeypatch.setattr(suspension, "ssh_command", lambda *_words: ["/bin/sh", "-c", here.sister])
-    monkeypatch.setattr(suspension, "_rung", lambda _s: here.rings.pop(0) if here.rings else False)
+    monkeypatch.setattr(
+        suspension, "_rung", lambda _s: {True: b".", False: b"", None: None}[here.rings.pop(0) if here.rings else False]
+    )
     return here
 
 
@@ -160,9 +162,9 @@ def test_ring_is_heard_and_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading) as stream:
         monkeypatch.setattr(suspension.sys, "stdin", stream)
-        assert suspension._rung(0.0) is False
+        assert suspension._rung(0.0) == b""
         os.write(writing, b"..")
-        assert suspension._rung(60.0) is True
+        assert suspension._rung(60.0) == b".."
         os.close(writing)
         assert suspension._rung(60.0) is None
 

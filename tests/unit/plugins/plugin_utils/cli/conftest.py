@@ -200,7 +200,8 @@ class JobPlace:
         """A program of the guest's side, with this place for the guest's own."""
         text = (templates.COLLECTION_DIR / "guest" / name).read_text()
         assert "/run/vtorque/x11/" in text
-        path.write_text(text.replace("/run/vtorque/x11/", f"{self.root}/x11/"))
+        text = text.replace("/run/vtorque/x11/", f"{self.root}/x11/")
+        path.write_text(text.replace("/tmp/vtorque.job", f"{self.root}/home/.vtorque.job"))
         path.chmod(0o755)
 
     def set_in_program(self, module: str, words: str, others: str) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import resource
+import select
 import shlex
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.job_signals import CHECKPOINT
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records, shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import RefusalRecord
@@ -352,6 +354,54 @@ def test_any_signal_is_passed_on(job_place: JobPlace, number: int) -> None:
     to_session(process, number)
     out, _err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (9, b"caught\n")
+
+
+def test_shell_of_a_returned_job_prints_all_of_it_once_whatever_was_there(job_place: JobPlace) -> None:
+    """The job began in another start, whose shell is gone; its file has come with it."""
+    first = job_place.start_batch(b"echo one; until [ -e go ]; do sleep 0.1; done; echo two; exit 3\n", detached=True)
+    assert first.stdout
+    assert first.stdout.readline() == b"one\n"
+    first.kill()
+    first.wait()
+    file = job_place.root / "out"
+    file.write_text("one\nwhat came after the checkpoint\n")
+    with file.open("ab") as out:
+        again = job_place.start(
+            ready=lambda shell: job_place.make_ready(shell, detached=True, returned=True),
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=subprocess.PIPE,
+        )
+        job_place.give("go")
+        assert again.communicate(bytes(job_place.write_script(b"")) + b"\n", timeout=PATIENCE_S)[1] == b""
+    assert (again.returncode, file.read_text()) == (3, "one\ntwo\n")
+
+
+def test_signal_for_a_checkpoint_rings_and_is_not_passed_on(job_place: JobPlace) -> None:
+    bell: list[shell_message.Bell] = []
+
+    def ready(shell: ProcessId) -> None:
+        job_place.make_ready(shell, detached=True)
+        shell_message.offer(job_place.directory, job_place.uid)
+        bell.append(shell_message.Bell(job_place.directory))
+
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = job_place.start(ready=ready, **pipes)
+    assert process.stdin
+    assert process.stdout
+    script = b"echo up; until [ -e go ]; do sleep 0.1; done; echo ended\n"
+    process.stdin.write(bytes(job_place.write_script(script)) + b"\n")
+    process.stdin.close()
+    process.stdin = None
+    assert process.stdout.readline() == b"up\n"
+    os.kill(process.pid, CHECKPOINT)
+    rung = b""
+    while shell_message.CHECKPOINT not in rung:
+        assert select.select(bell[0].filenos(), [], [], PATIENCE_S)[0]
+        rung += bell[0].hush()
+    job_place.give("go")
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"ended\n"
+    assert process.returncode == 0
 
 
 def test_suspend_and_resume(job_place: JobPlace) -> None:

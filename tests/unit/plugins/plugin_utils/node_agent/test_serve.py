@@ -842,3 +842,46 @@ def test_bare_host_is_checked_like_any(bare: World) -> None:
     bare.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.12 22"}
     assert not bare.ask(dataclasses.replace(BARE, guests=(SPEC,)))["ok"]
     assert not [asked for asked in bare.asked if asked.startswith("bare")]
+
+
+STEP = messages.CheckpointStep(1, "hold", "7.head", 2, "cn1", 1, 30.0)
+
+
+def test_guests_of_a_running_job_stand_still_for_a_checkpoint_by_the_word_of_its_superior(
+    with_guests: pathlib.Path, world: World
+) -> None:
+    world.job, world.environment = JOB, FROM_CN1
+    assert world.ask(STEP)["ok"]
+    assert float(with_guests.read_text()) > 0
+    assert world.ask(STEP)["lack"] == ["its guests stand still already"]
+    assert world.ask(dataclasses.replace(STEP, do="let_go"))["ok"]
+    assert not with_guests.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "environment", "why"),
+    [
+        ({}, "S", FROM_CN1, "the server says state S of start 2"),
+        ({}, "C", FROM_CN1, "the server says state C"),
+        ({"start": 1}, "R", FROM_CN1, "of start 2"),
+        ({"node": "cn2"}, "R", FROM_CN1, "this is cn1"),
+        ({"do": "store"}, "R", FROM_CN2, "that is not its mother superior cn1"),
+        ({"do": "can_save"}, "R", FROM_CN2, "that is not its mother superior cn1"),
+        ({}, "R", {}, "that is not its mother superior cn1"),
+        ({"generation": 0}, "R", FROM_CN1, ""),
+        ({"seconds": 1e9}, "R", FROM_CN1, ""),
+    ],
+)
+def test_step_of_a_checkpoint_is_not_believed_against_the_server_or_of_others(
+    with_guests: pathlib.Path,
+    world: World,
+    change: dict[str, t.Any],
+    state: str,
+    environment: dict[str, str],
+    why: str,
+) -> None:
+    world.job, world.environment = dataclasses.replace(JOB, state=state), environment
+    answer = world.ask(dataclasses.replace(STEP, **change))
+    assert not answer["ok"]
+    assert why in answer["error"]["why"]
+    assert not with_guests.exists()

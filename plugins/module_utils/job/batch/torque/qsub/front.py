@@ -29,7 +29,6 @@ PROGRAM = "vsub"
 COMMAND = "qsub"
 ABOUT = "--about"
 """The one long option that qsub has besides --version; it looks for it wherever it stands, and submits nothing."""
-NOT_YET = "not available on this site yet"
 OWN = ("--dry-run", "--json", "--query", "--help", "--version")
 OUR_WORD = re.compile(rf"""(^|[\s,;="']){re.escape(PREFIX)}""")
 """Where an attribute begins, or a part of one; not in the name of a host (`stageout=/o@myvtorque:/p`)."""
@@ -194,8 +193,8 @@ class QsubJob:
         """Options of qsub that no VM job can have, or not yet."""
         reasons = {
             "T": "a VM job has no job type: it would choose other hooks than those that start the guest",
-            "L": f"with VMs {NOT_YET}: ask by -l nodes=1:ppn=N",
-            "D": f"a root directory of the node is not there in the guest: {NOT_YET}",
+            "L": "not for VM jobs: ask by -l nodes=1:ppn=N",
+            "D": "a root directory of the node is not there in the guest",
         }
         for name, reason in reasons.items():
             if (found := self.options.last(name)) is not None:

@@ -34,6 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
     Policy,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import PolicyErrors, load
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.host_expressions import host_matches
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import (
     Request,
@@ -41,7 +42,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
     parse,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import Demand, NodeSize
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import host_matches
 
 POOL = Offers(
     images=(
@@ -185,15 +185,6 @@ def test_component_that_the_site_has_not_is_nobodys_default(component: str) -> N
     assert list(consistency.find_contradictions(both)) == []
 
 
-@pytest.mark.parametrize("key", policy_module._NOT_YET)
-def test_unavailable_key_is_no_default_either(tmp_path: pathlib.Path, key: str) -> None:
-    tries = ["true", "local", "skvm", "osv", "/x/y", "2", "1G", "gpu:1"]
-    kind = KEYS[key].kind
-    good = [word for word in tries if _reads(DEFAULT_OF[key], word) and policy_module._NOT_YET[key](kind.read(word))]
-    with pytest.raises(PolicyErrors, match=r"not available yet|needs allow_user_images"):
-        loaded(tmp_path, "".join(f"{DEFAULT_OF[key]}: {word}\n" for word in good[:1]))
-
-
 def test_shared_nodes_are_for_sites_that_end_nothing_of_their_users(tmp_path: pathlib.Path) -> None:
     assert Policy().kill_user_processes_after_job
     policy = loaded(tmp_path, "pbs_exclusive_node_alloc: no\nkill_user_processes_after_job: no\n")
@@ -307,21 +298,32 @@ def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str,
     assert words in objections(text)[key]
 
 
+CAN_SAVE = {"checkpoint_dir": "/checkpoints"}
+
+
 @pytest.mark.parametrize("text", ["checkpoint=on", "checkpoint_every=30m"])
 def test_resolve_of_a_request_for_checkpoints_refuses_it_with_all_that_is_in_the_way(text: str) -> None:
     key = text.partition("=")[0]
-    assert objections(f"img=debian12,vcpu_pinning=false,{text}")[key] == "not available on this site yet"
-    message = objections(f"img=debian12,disk=/home/alice/d.img,unclot=true,{text}", Policy(unclot_enabled=True))[key]
-    assert message == (
-        "not available on this site yet; nor could these guests be saved: it shares memory with other guests; a "
-        "process of the user's serves its disk or image"
-    )
+    policy = Policy(unclot_enabled=True, checkpoint_dir="/checkpoints")
+    message = objections(f"img=debian12,disk=/home/alice/d.img,unclot=true,{text}", policy)[key]
+    assert message == "it shares memory with other guests; a process of the user's serves its disk or image"
     message = objections(f"img=debian12,{text}", Policy(home_via="virtiofs"))[key]
-    assert message.endswith("nor could these guests be saved: it mounts a directory of its node by virtiofs")
+    assert message.startswith("it mounts a directory of its node by virtiofs; this site has no directory for checkpoin")
+    for changes, reason in (({"suspend_guests": "session"}, "run on"), ({"batch_system": "slurm"}, "batch system")):
+        assert reason in objections(f"img=debian12,{text}", Policy(checkpoint_dir="/c", **changes))[key]  # type: ignore[arg-type]
 
 
-def test_resolve_of_a_request_without_checkpoints_takes_it() -> None:
-    assert resolve(parse([("img=debian12,checkpoint=off", "x")]), Policy(), POOL).word("checkpoint") == "off"
+def test_resolve_of_a_request_for_checkpoints_that_can_be_had_takes_it() -> None:
+    policy = Policy(checkpoint_dir="/checkpoints")
+    for text, wanted in (
+        ("checkpoint=on", True),
+        ("checkpoint_every=30m", True),
+        ("checkpoint=off", False),
+        ("checkpoint=off,checkpoint_every=30m", False),
+        ("vcpus=1", False),
+    ):
+        resolved = resolve(parse([(f"img=debian12,{text}", "x")]), policy, POOL)
+        assert policy_module.wants_checkpoints(resolved.values, resolved.origins) is wanted, text
 
 
 @pytest.mark.parametrize(
@@ -350,7 +352,7 @@ def test_parts_in_the_way_of_a_request_are_what_its_guests_will_have(
         ImageFacts("efi@1", "debian", "x86_64", "uefi"),
         ImageFacts("osv@1", "osv", "x86_64"),
     )
-    offers, policy = Offers(images), Policy(**changes)
+    offers, policy = Offers(images), Policy(**{**CAN_SAVE, **changes})
     resolved = resolve(parse([(text, "command line")]), policy, offers)
     assert policy_module.parts_in_the_way(resolved.values, resolved.origins, policy, offers) == expected
     survival = policy_module.survival_of(resolved, policy, offers, interactive=True, bare=True)

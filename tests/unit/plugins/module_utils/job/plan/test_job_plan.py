@@ -83,7 +83,7 @@ def test_plan_has_for_the_record_what_the_guests_live_through() -> None:
     reason = "it mounts a directory of its node by virtiofs"
     assert plan.survival.suspended == f"its guests are paused, and not saved: {reason}"
     assert plan.survival.checkpoint.startswith("no, because ")
-    assert f"; {reason}; it has a terminal" in plan.survival.checkpoint
+    assert f"{reason}; it has a terminal" in plan.survival.checkpoint
     x = parse([("img=debian12,vcpus=2,ram=1G,nodes=1", "command line")]).encode()
     mixed_job = planned("n1\nn1\nn1\nn2\n", x=x, slot_hosts=("n1", "n1", "n1", "n2"))
     assert "some of its hosts stay bare" in mixed_job.survival.moved
@@ -91,8 +91,17 @@ def test_plan_has_for_the_record_what_the_guests_live_through() -> None:
 
 def test_request_for_checkpoints_is_refused_by_root_whoever_submitted_it() -> None:
     x = parse([("img=debian12,vcpus=2,ram=1G,checkpoint=on", "command line")]).encode()
-    with pytest.raises(RequestErrors, match=r"checkpoint=on: not available on this site yet; nor could .* virtiofs"):
+    with pytest.raises(RequestErrors, match="checkpoint=on: it mounts a directory of its node by virtiofs"):
         planned(x=x, policy=dataclasses.replace(POLICY, home_via="virtiofs"))
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"), [("checkpoint=on", 0), ("checkpoint_every=2h", 120), ("checkpoint=off", -1), ("nodes=1", -1)]
+)
+def test_plan_says_to_nodes_how_often_guests_are_saved(text: str, minutes: int) -> None:
+    x = parse([(f"img=debian12,vcpus=2,ram=1G,vcpu_pinning=true,numa=off,{text}", "command line")]).encode()
+    plan = planned(x=x, policy=dataclasses.replace(POLICY, checkpoint_dir="/checkpoints"))
+    assert plan.parts["n1"].checkpoint_min == minutes
 
 
 IN_OSV = dataclasses.replace(OFFERS, images=(ImageFacts("osv@1", "osv", "x86_64"),))

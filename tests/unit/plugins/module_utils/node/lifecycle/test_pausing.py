@@ -199,3 +199,18 @@ def test_connection_to_a_guest_that_stands_still_is_stopped(tmp_path: pathlib.Pa
             os.waitpid(pid, 0)
         os.close(fifo)
     assert not login_fifos.send(tmp_path, signal.SIGCONT)
+
+
+def test_follower_of_a_job_that_is_saved_by_itself_has_it_done_in_time_without_a_ring(tmp_path: pathlib.Path) -> None:
+    shell_message.offer(tmp_path, os.getuid())
+    out = tmp_path / "rung"
+    follower = pausing.Follower(["/bin/sh", "-c", f"exec cat >{out}"], tmp_path, lambda _line: None, every_s=0.05)
+    until = Deadline.after(60.0)
+    while not (out.exists() and shell_message.CHECKPOINT in out.read_bytes()):
+        assert not until.passed
+        assert follower.due_s() < 1.0
+        follower.hear(())
+    follower.close()
+    silent = pausing.Follower(["/bin/true"], tmp_path, lambda _line: None)
+    assert silent.due_s() == float("inf")
+    silent.close()

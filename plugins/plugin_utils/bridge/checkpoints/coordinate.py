@@ -1,0 +1,142 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A checkpoint of a whole job, on all of its nodes at once: all guests stand still, all are saved, one name commits it.
+
+    can_save -> hold -> held -> store -> commit (a rename) -> let_go
+
+Whatever fails before the commit lets all guests go on, and the former checkpoint stays.  A node whose mother superior
+is lost meanwhile lets its guests go on by itself when the time is over (`pause_order.py`).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+import typing as t
+
+from ....module_utils.errors import VTorqueError
+from ....module_utils.job.batch.api import BatchJob
+from ....module_utils.job.batch.host_match import same_host
+from ....module_utils.job.config.parameters import Policy
+from ....module_utils.job.plan.job_plan import JobPlan
+from ....module_utils.node.state import checkpoint_store
+from ....module_utils.node.state.settings import NodeSettings
+from ....module_utils.state import layout
+from ....module_utils.system import files
+from ....module_utils.wire.messages import VERSION, CheckpointStep
+from .node_steps import take_step
+
+LOOK_S = 0.2
+"""Between two questions whether all guests are on the disk."""
+PLAN_LIMIT = 1 << 22
+Tell = t.Callable[[str, CheckpointStep, float], tuple[str, ...]]
+"""Asks another node for a step within seconds; returns why it is not done; raises VTorqueError."""
+
+
+class Refused(VTorqueError):
+    """No checkpoint was begun: this is no time for one, or the guests cannot be saved."""
+
+
+def take_checkpoint(
+    job: BatchJob, policy: Policy, settings: NodeSettings, tell: Tell, log: t.Callable[[str], None]
+) -> int:
+    """Take a checkpoint of a job that this node leads.
+
+    Args:
+        job: the batch server's word, of a job that runs.
+        policy: the site's.
+        settings: this node's own.
+        tell: asks other nodes.
+        log: takes a line for the job's log.
+
+    Returns:
+        Its number.
+
+    Raises:
+        VTorqueError: there is none; the guests go on.
+    """
+    store = settings.checkpoint_dir
+    if store is None:
+        raise Refused(f"a checkpoint of job {job.job_id}", "this site has no checkpoint_dir")
+    newest = next(iter(checkpoint_store.generations(store, job.job_id)), 0)
+    if newest:
+        made = (checkpoint_store.job_dir(store, job.job_id) / str(newest)).stat().st_mtime
+        if (left_s := made + policy.checkpoint_min * 60 - time.time()) > 0:
+            raise Refused(f"a checkpoint of job {job.job_id}", f"the next one may begin in {left_s:.0f} s")
+    attempt = _Attempt(job, settings, tell, newest + 1, float(policy.checkpoint_pause))
+    checkpoint_store.drop_new(store, job.job_id)
+    if reasons := attempt.ask("can_save"):
+        raise Refused(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
+    began = time.monotonic()
+    try:
+        if reasons := attempt.ask("hold"):
+            raise VTorqueError(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
+        while waiting := attempt.ask("held"):
+            attempt.check_time(f"{', '.join(waiting)} not on the disk")
+            time.sleep(LOOK_S)
+        if reasons := attempt.ask("store"):
+            raise VTorqueError(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
+        attempt.check_time("the copies were not made")
+        checkpoint_store.commit(store, job.job_id, newest + 1, attempt.manifest(store))
+    except OSError as error:
+        raise VTorqueError(f"a checkpoint of job {job.job_id}", str(error)) from error
+    finally:
+        attempt.let_go(log)
+        checkpoint_store.drop_new(store, job.job_id)
+    log(f"checkpoint {newest + 1} of job {job.job_id}: its guests stood still for {time.monotonic() - began:.1f} s")
+    return newest + 1
+
+
+class _Attempt:
+    def __init__(self, job: BatchJob, settings: NodeSettings, tell: Tell, generation: int, pause_s: float) -> None:
+        self._job, self._settings, self._tell, self._generation = job, settings, tell, generation
+        self._pause_s, self._until = pause_s, time.monotonic() + pause_s
+
+    def ask(self, do: str) -> list[str]:
+        """Have one step done on all nodes at the same time; returns why it is not done somewhere."""
+        if do == "hold":
+            self._until = time.monotonic() + self._pause_s
+        left_s = max(1.0, self._until - time.monotonic())
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(self._job.nodes))) as pool:
+            works = [pool.submit(self._step, host, do, left_s) for host in dict.fromkeys(self._job.nodes)]
+            return [why for work in works for why in work.result()]
+
+    def _step(self, host: str, do: str, left_s: float) -> tuple[str, ...]:
+        step = CheckpointStep(VERSION, do, self._job.job_id, self._job.start_count, host, self._generation, left_s)
+        if same_host(host, self._settings.node_name):
+            return take_step(step, self._settings)
+        return self._tell(host, step, left_s)
+
+    def check_time(self, what: str) -> None:
+        if time.monotonic() > self._until:
+            why = f"{what} within checkpoint_pause ({self._pause_s:.0f} s)"
+            raise VTorqueError(f"a checkpoint of job {self._job.job_id}", why)
+
+    def let_go(self, log: t.Callable[[str], None]) -> None:
+        try:
+            self.ask("let_go")
+        except VTorqueError as error:  # those go on by themselves
+            log(f"not told that its guests go on: {error}")
+
+    def manifest(self, store: t.Any) -> dict[str, t.Any]:
+        """What a start needs to begin from here: the plan of this one with its keys, and what each guest has."""
+        directory = layout.run_directory(self._job.job_id, self._job.start_count, self._settings.run_dir)
+        plan = JobPlan.from_json((directory / layout.PLAN).read_text(encoding="utf-8"))
+        place = checkpoint_store.job_dir(store, self._job.job_id) / f"{self._generation}{checkpoint_store.NEW}"
+        guests = []
+        for guest in sorted(path for path in place.iterdir() if path.is_dir()):
+            facts = files.read_json(guest / "facts.json")
+            digest = checkpoint_store.digest_of(guest / checkpoint_store.FILES)
+            guests.append({"rank": facts["rank"], "name": guest.name, "digest": digest})
+        wanted = sorted(spec.rank for part in plan.node_parts for spec in part.guests)
+        if sorted(guest["rank"] for guest in guests) != wanted:
+            raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "not all of its guests are in it")
+        return {
+            "version": checkpoint_store.VERSION,
+            "job_id": self._job.job_id,
+            "generation": self._generation,
+            "made": round(time.time(), 3),
+            "plan": plan.to_json(),
+            "guests": guests,
+        }

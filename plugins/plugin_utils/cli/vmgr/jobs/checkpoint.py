@@ -1,0 +1,79 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr job checkpoint`: have the guests of a job saved, or forget what was saved of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import typing as t
+
+from .....module_utils.errors import SiteFault, UserFault
+from .....module_utils.job.batch.api import UnknownJob
+from .....module_utils.job.batch.liveness import RESTING
+from .....module_utils.job.batch.registry import open_batch
+from .....module_utils.job.config.batch_systems import facts_of
+from .....module_utils.job.request.host_expressions import host_matches
+from ....bridge.checkpoints.return_plan import forget_checkpoints
+
+if t.TYPE_CHECKING:
+    from .....module_utils.job.config.parameters import Policy
+
+EPILOG = """\
+The job must have been submitted with -vm checkpoint=on or checkpoint_every=.  Its guests stand still for seconds; a
+later start of the job begins from there.  The job's log says when it is done, or why not.  With --delete, as root on a
+host that has checkpoint_dir, a job that is queued or held begins from its start again.
+
+examples:
+  vmgr job checkpoint 4711
+  vmgr job log 4711
+  vmgr job checkpoint 4711 --delete
+"""
+
+
+def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
+    """Ask for a checkpoint of a job, or remove those that there are.
+
+    Args:
+        call: as the parser read it.
+        load: gives the site's policy.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserFault: the job is none of which there could be one.
+        SiteFault: the batch system does not answer, or does not let the caller.
+    """
+    policy = load()
+    if not facts_of(policy.batch_system).checkpoints or policy.checkpoint_dir is None:
+        raise SiteFault(
+            "checkpoints of jobs", "this site has none", "see checkpoint_dir, and the manual of its batch system"
+        )
+    batch = open_batch(policy, front_end=host_matches(policy.regex_fe, os.uname().nodename))
+    try:
+        job = batch.job(call.job)
+    except UnknownJob:
+        if call.delete:
+            return _delete(policy.checkpoint_dir, call.job)
+        raise UserFault(f"job {call.job}", "is not known to the batch system") from None
+    if call.delete:
+        if job.state not in RESTING:
+            raise UserFault(f"job {job.job_id}", f"is in state {job.state}: it may begin from them", "delete the job")
+        return _delete(policy.checkpoint_dir, job.job_id)
+    if job.state != "R":
+        raise UserFault(f"job {job.job_id}", f"is in state {job.state or 'unknown'}: only a running one can be saved")
+    batch.ask_checkpoint(job.job_id)
+    print(f"asked for; vmgr job log {job.job_id.partition('.')[0]} says when it is done")
+    return 0
+
+
+def _delete(store: str, job_id: str) -> int:
+    try:
+        found = forget_checkpoints(pathlib.Path(store), job_id)
+    except OSError as error:
+        raise SiteFault(f"the checkpoints of job {job_id}", str(error), "as root, on a host that has them") from error
+    print("removed" if found else "none")
+    return 0

@@ -1,0 +1,193 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checkpoints in the site's directory: committed whole, read back strictly, and gone with their job."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import stat
+import time
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    CheckpointFault,
+    SiteFault,
+    VTorqueError,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import checkpoint_store, saved_memory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+
+JOB = "7.head"
+
+
+@pytest.fixture
+def store(tmp_path: pathlib.Path) -> pathlib.Path:
+    place = tmp_path / "store"
+    place.mkdir(mode=0o700)
+    return place
+
+
+@pytest.fixture
+def guest(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A guest whose memory is on the disk of its node."""
+    place = tmp_path / "guests/7.head.1/vcn1-1"
+    place.mkdir(parents=True)
+    saved_memory.order_save(place, 100)
+    saved_memory.memory_file(place).write_bytes(saved_memory.COMPLETE + b"pages")
+    for name in ("disk.qcow2", "seed.iso", "guest.json", "console.log", "told"):
+        (place / name).write_text(name)
+    return place
+
+
+def save(store: pathlib.Path, guest: pathlib.Path, generation: int = 1) -> pathlib.Path:
+    place = checkpoint_store.job_dir(store, JOB) / f"{generation}{checkpoint_store.NEW}" / guest.name
+    checkpoint_store.save_guest(guest, place, Deadline.after(60.0))
+    return place
+
+
+def commit(store: pathlib.Path, guest: pathlib.Path, generation: int = 1, **more: object) -> None:
+    save(store, guest, generation)
+    manifest = {"version": 1, "job_id": JOB, "generation": generation, **more}
+    checkpoint_store.commit(store, JOB, generation, manifest)
+
+
+def test_guest_that_is_saved_returns_byte_for_byte_and_all_is_roots_alone(
+    store: pathlib.Path, guest: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    place = save(store, guest)
+    for directory in (place, place.parent, place.parent.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert all(not stat.S_IMODE(path.stat().st_mode) & 0o077 for path in place.iterdir())
+    back = tmp_path / "back"
+    back.mkdir()
+    checkpoint_store.bring_guest(place, checkpoint_store.digest_of(place / "files.json"), back, Deadline.after(60.0))
+    assert saved_memory.memory_file(back).read_bytes() == saved_memory.COMPLETE + b"pages"
+    names = {path.name for path in back.iterdir() if path.is_file()}
+    assert names == {"disk.qcow2", "seed.iso", "guest.json", "processor"}
+    assert (back / "seed.iso").read_text() == "seed.iso"
+
+
+@pytest.mark.parametrize("name", ["memory", "disk.qcow2", "files.json", "seed.iso"])
+def test_guest_of_a_checkpoint_that_was_edited_does_not_return(
+    store: pathlib.Path, guest: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+    place = save(store, guest)
+    digest = checkpoint_store.digest_of(place / "files.json")
+    (place / name).chmod(0o600)
+    with (place / name).open("r+b") as stream:
+        stream.write(b"#")
+    back = tmp_path / "back"
+    back.mkdir()
+    with pytest.raises(CheckpointFault, match=f"{name} is not what was saved"):
+        checkpoint_store.bring_guest(place, digest, back, Deadline.after(60.0))
+
+
+def test_guest_whose_memory_is_not_whole_is_in_no_checkpoint(store: pathlib.Path, guest: pathlib.Path) -> None:
+    saved_memory.memory_file(guest).write_bytes(b"LibvirtQemudPart")
+    with pytest.raises(VTorqueError, match="its memory is not on the disk"):
+        save(store, guest)
+
+
+def test_checkpoint_appears_by_its_commit_and_two_stay(store: pathlib.Path, guest: pathlib.Path) -> None:
+    save(store, guest)
+    assert checkpoint_store.generations(store, JOB) == ()
+    checkpoint_store.drop_new(store, JOB)
+    for generation in (1, 2, 3):
+        commit(store, guest, generation)
+    assert checkpoint_store.generations(store, JOB) == (3, 2)
+    assert checkpoint_store.read_manifest(store, JOB, 3)["generation"] == 3
+    save(store, guest, 4)
+    checkpoint_store.drop_new(store, JOB)
+    assert sorted(path.name for path in checkpoint_store.job_dir(store, JOB).iterdir()) == ["2", "3"]
+
+
+def test_manifest_that_was_edited_or_is_of_another_job_is_not_read(store: pathlib.Path, guest: pathlib.Path) -> None:
+    commit(store, guest)
+    path = checkpoint_store.job_dir(store, JOB) / "1" / "manifest.json"
+    text = path.read_text()
+    path.chmod(0o600)
+    for wrong, why in (
+        (text.replace("generation", "Generation"), "not what was committed"),
+        ("{}", "cannot be read"),
+        ("[", "not a record"),
+    ):
+        path.write_text(wrong)
+        with pytest.raises(VTorqueError, match=why):
+            checkpoint_store.read_manifest(store, JOB, 1)
+    path.unlink()
+    with pytest.raises(VTorqueError, match="cannot be read"):
+        checkpoint_store.read_manifest(store, JOB, 1)
+    checkpoint_store.job_dir(store, JOB).rename(checkpoint_store.job_dir(store, "8.head"))
+    (checkpoint_store.job_dir(store, "8.head") / "1" / "manifest.json").write_text(text)
+    with pytest.raises(VTorqueError, match=r"of job 7\.head"):
+        checkpoint_store.read_manifest(store, "8.head", 1)
+
+
+def test_names_of_saved_guests_are_used_until_their_job_is_gone(store: pathlib.Path, guest: pathlib.Path) -> None:
+    assert checkpoint_store.used_names(store) == frozenset()
+    commit(store, guest)
+    assert checkpoint_store.used_names(store) == {"vcn1-1"}
+    assert checkpoint_store.used_names(store, JOB) == frozenset()
+    assert checkpoint_store.forget(store, JOB)
+    assert not checkpoint_store.forget(store, JOB)
+    assert checkpoint_store.used_names(store) == frozenset()
+
+
+def test_store_that_cannot_be_read_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SiteFault, match="checkpoint_dir"):
+        checkpoint_store.used_names(tmp_path / "file")
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_store_that_others_can_enter_is_unsafe(store: pathlib.Path, mode: int) -> None:
+    assert checkpoint_store.why_unsafe(store) == ""
+    store.chmod(mode)
+    assert "mode 0700" in checkpoint_store.why_unsafe(store)
+    assert "No such file" in checkpoint_store.why_unsafe(store / "absent")
+    (store.parent / "link").symlink_to(store)
+    assert "mode 0700" in checkpoint_store.why_unsafe(store.parent / "link")
+
+
+def test_checkpoints_of_a_job_that_is_gone_are_removed_at_the_second_look(
+    store: pathlib.Path, guest: pathlib.Path
+) -> None:
+    commit(store, guest)
+    known = {JOB}
+    look = lambda: checkpoint_store.forget_gone(store, known.__contains__, 60.0)  # noqa: E731
+    assert look() == ()
+    known.clear()
+    assert look() == ()
+    assert look() == ()
+    known.add(JOB)
+    assert look() == ()
+    assert not (checkpoint_store.job_dir(store, JOB) / "gone").exists()
+    known.clear()
+    look()
+    os.utime(checkpoint_store.job_dir(store, JOB) / "gone", (time.time() - 61,) * 2)
+    assert look() == (f"checkpoints of job {JOB}",)
+    assert list(store.iterdir()) == []
+
+
+def test_checkpoints_stay_where_the_batch_system_is_silent(store: pathlib.Path, guest: pathlib.Path) -> None:
+    commit(store, guest)
+
+    def is_known(_job_id: str) -> bool:
+        raise SiteFault("qstat", "did not answer")
+
+    assert checkpoint_store.forget_gone(store, is_known, 0.0)[0].endswith("qstat: did not answer")
+    assert checkpoint_store.generations(store, JOB) == (1,)
+
+
+def test_processor_is_what_a_guest_under_kvm_depends_on(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text("processor\t: 0\nmodel name\t: A 5\nflags\t\t: fpu sse\ncpu MHz\t: 1\n")
+    first = checkpoint_store.read_processor(path)
+    path.write_text(path.read_text().replace("cpu MHz\t: 1", "cpu MHz\t: 2"))
+    assert checkpoint_store.read_processor(path) == first
+    path.write_text(path.read_text().replace("sse", "sse avx"))
+    assert checkpoint_store.read_processor(path) != first
+    assert json.dumps(first)

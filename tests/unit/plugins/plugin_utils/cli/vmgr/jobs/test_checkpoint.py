@@ -1,0 +1,78 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr job checkpoint`: the owner's wish goes by the batch system, and root forgets what was saved."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import types
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import checkpoint
+
+
+class Batch:
+    """A server that has one job."""
+
+    def __init__(self, state: str) -> None:
+        self.state, self.asked = state, [""]
+
+    def job(self, job_id: str) -> types.SimpleNamespace:
+        if not self.state:
+            raise UnknownJob(f"job {job_id}", "is not known")
+        return types.SimpleNamespace(job_id="7.head", state=self.state)
+
+    def ask_checkpoint(self, job_id: str) -> None:
+        self.asked.append(job_id)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, batch: Batch, store: pathlib.Path | None, *, delete: bool = False) -> int:
+    monkeypatch.setattr(checkpoint, "open_batch", lambda _policy, front_end: batch)
+    policy = Policy(checkpoint_dir=str(store) if store else None)
+    return checkpoint.run(argparse.Namespace(job="7.head", delete=delete), lambda: policy)
+
+
+def test_running_job_is_asked_for_a_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = Batch("R")
+    assert run(monkeypatch, batch, tmp_path) == 0
+    assert batch.asked[1:] == ["7.head"]
+    assert "vmgr job log 7" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("state", ["Q", "H", "S", "C", ""])
+def test_job_that_does_not_run_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, state: str) -> None:
+    batch = Batch(state)
+    with pytest.raises(UserFault, match=r"7\.head"):
+        run(monkeypatch, batch, tmp_path)
+    assert batch.asked == [""]
+
+
+def test_site_without_a_place_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SiteFault, match="this site has none"):
+        run(monkeypatch, Batch("R"), None)
+
+
+@pytest.mark.parametrize("state", ["H", "Q", "C", ""])
+def test_delete_removes_what_was_saved_of_a_job_that_does_not_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, state: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "7.head/1").mkdir(parents=True)
+    (tmp_path / "8.head/1").mkdir(parents=True)
+    assert run(monkeypatch, Batch(state), tmp_path, delete=True) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["8.head"]
+    assert run(monkeypatch, Batch(state), tmp_path, delete=True) == 0
+    assert capsys.readouterr().out == "removed\nnone\n"
+
+
+def test_delete_of_a_job_that_runs_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "7.head/1").mkdir(parents=True)
+    with pytest.raises(UserFault, match="state R"):
+        run(monkeypatch, Batch("R"), tmp_path, delete=True)
+    assert (tmp_path / "7.head/1").is_dir()
