@@ -120,7 +120,7 @@ control() { # the line of control, until its end
 }
 
 detach() { # the job goes on without this connection, and prints into files
-    [ ! -e "$detached" ] && mv "$place" "$detached" || give_up "a job is in this guest already"
+    if [ -e "$detached" ] || ! mv "$place" "$detached"; then give_up "a job is in this guest already"; fi
     place=$detached
     mkfifo "$place/leader" "$place/control" || give_up "no fifo could be made in the guest's /tmp"
     : >"$place/out"

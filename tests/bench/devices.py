@@ -137,7 +137,7 @@ def template(text: str) -> str:
         f"<model type='virtio'/>{driver}</interface>\n"
         for number, driver in enumerate(CARDS.values())
     )
-    threads = "" if "<iothreads>" in text else "  <iothreads>1</iothreads>\n"
+    threads = "{% if not spec.io_threads %}\n  <iothreads>1</iothreads>\n{% endif %}\n"
     for mark, added in (("  </devices>", disks + cards), ("{% if spec.boot_mode == 'uefi' %}\n  <os", threads)):
         if text.count(mark) != 1:
             raise Trouble(f"{TEMPLATE} has not one {mark!r}, before which disks and cards are added")

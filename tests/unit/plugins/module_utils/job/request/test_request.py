@@ -302,6 +302,7 @@ _WORDS: dict[str, st.SearchStrategy[str]] = {
     "pci": st.sampled_from(["gpu:1", "0000:3b:00.0+gpu:2"]),
     **dict.fromkeys(("ram", "unclot_shmem"), _SIZES),
     **dict.fromkeys(("vrdma", "iocm", "unclot"), _COMPONENTS),
+    "warm": st.sampled_from(["yes", "FALSE"]),
     **dict.fromkeys(
         ("vcpus", "vms_per_node", "iocm_min_cores", "iocm_max_cores", "nodes"), st.integers(1, 999).map(str)
     ),
