@@ -32,7 +32,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import me
 from ..conftest import Connection, Hypervisor, Node, spec
 
 SAVED = pathlib.Path(__file__).parents[5] / "fixtures/libvirt/saved-9.0.0.gz"
-"""The beginning of what libvirt 9.0.0 wrote for a guest of qemu 7.2: its header, and 4 KiB of qemu's own."""
+"""The beginning of what libvirt 9.0.0 wrote for a guest of qemu 7.2: its header, and 4 KiB of qemu's own.
+
+The attribute `cache` of its disk was added by hand, in the form in which libvirt writes it."""
 TOKEN = "f00df00df00df00df00df00df00df00d"
 GUEST = "vcn1-1"
 
