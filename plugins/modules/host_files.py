@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_files
 short_description: Have many files, directories and links on a host as they are wanted, in one call
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)
 description:

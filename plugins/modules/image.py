@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: image
 short_description: Put images into an image pool, and take them out
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: site_config
 short_description: Write the site's configuration, if it is good
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_info
 short_description: Whether the site's Slurm is set as vTorque needs it
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: torque_hooks
 short_description: Put a hook in the place of the site's own prologues and epilogues, and put them back
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)
 description:
