@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.consistency import as_asked
@@ -56,9 +57,16 @@ def options() -> str:
             if (default := default_of(parameter)) is not None:
                 lines.append(f"        default: {json.dumps(default)}")
             words = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", later(parameter)]
-            # quoted, so that no character of a sentence means anything
-            lines += ["        description:", *(f"          - {json.dumps(word)}" for word in words if word)]
+            lines += ["        description:", *(_quoted(word) for word in words if word)]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """An entry of a list in quotes, in which no character means anything, and a line's end is a blank."""
+    return textwrap.indent(
+        textwrap.fill(json.dumps(text), 140, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False),
+        " " * 12,
+    ).replace(" " * 12, " " * 10 + "- ", 1)
 
 
 def sentence(text: str) -> str:
