@@ -44,6 +44,10 @@ NO_MOVES = "this version moves no guests"
 """Why it cannot be had by any job; the first reason of all."""
 
 
+def _clause() -> t.Any:
+    return dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})  # pylint: disable=invalid-field-call
+
+
 @frozen
 class Survival:
     """What the guests of a job live through, each in a clause.
@@ -54,9 +58,9 @@ class Survival:
         moved: `no, because ...`: whether they can go on, on another node.
     """
 
-    suspended: str = dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})
-    checkpoint: str = dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})
-    moved: str = dataclasses.field(default="", metadata={"pattern": r"[^\x00-\x1f\x7f]{0,2000}"})
+    suspended: str = _clause()
+    checkpoint: str = _clause()
+    moved: str = _clause()
 
 
 def judge_survival(mode: str, found: t.Collection[str]) -> Survival:

@@ -118,7 +118,7 @@ class Node:
 def node(site: Site, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Node]:
     """A node that has a template of an image as the role builds it."""
     place = tmp_path_factory.mktemp("warm")
-    text = (ROLE / "warm.py").read_text()
+    text = "#!/usr/bin/python3 -I\n" + (ROLE / "warm.py").read_text()
     assert text.count(MAIN) == 1
     (place / "warm").write_text(text.replace(MAIN, f"{LEAVES_OUT}\n{MAIN}"))
     # what install_warm.sh does, to a disk that nobody mounts

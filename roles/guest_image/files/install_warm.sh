@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 [ -x "$root/usr/bin/python3" ] || { echo "install_warm.sh: $root has no /usr/bin/python3" >&2; exit 1; }
 mkdir -p "$root/usr/lib/vtorque-image"
-cp "$here/warm.py" "$root/usr/lib/vtorque-image/warm"
+{ echo '#!/usr/bin/python3 -I'; cat "$here/warm.py"; } >"$root/usr/lib/vtorque-image/warm"
 chmod 0755 "$root/usr/lib/vtorque-image/warm"
 # a template has no host key: neither sshd nor what would make one starts in it.  A cold boot has no such file
 for unit in ssh.service sshd.service sshd-keygen@.service; do

@@ -569,7 +569,7 @@ def test_install_warm_in_an_image_is_whole_and_may_be_repeated(tmp_path: pathlib
         subprocess.run(["sh", FILES / "install_warm.sh", root], check=True)
     program = root / "usr/lib/vtorque-image/warm"
     assert stat.S_IMODE(program.stat().st_mode) == 0o755
-    assert program.read_bytes() == (FILES / "warm.py").read_bytes()
+    assert program.read_bytes() == b"#!/usr/bin/python3 -I\n" + (FILES / "warm.py").read_bytes()
     for unit in ("ssh.service", "sshd.service", "sshd-keygen@.service"):
         text = (root / f"etc/systemd/system/{unit}.d/vtorque-warm.conf").read_text()
         assert text == f"[Unit]\nConditionPathExists=!/{warm.WARM_ENV}\n"

@@ -64,7 +64,7 @@ def _remote_kind(directory: pathlib.Path, mounts: pathlib.Path) -> str:
     """The kind of file system of a directory, where it is of a server; else ""."""
     best, kind, real = "", "", os.path.realpath(directory)
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        fields, _, kinds = line.partition(" - ")
+        fields, _dash, kinds = line.partition(" - ")
         target = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4])
         # what was mounted last hides what is below it
         if os.path.commonpath((target, real)) == target and len(target) >= len(best):

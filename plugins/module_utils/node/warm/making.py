@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
@@ -301,7 +302,7 @@ def _try(made: template.Template, wanted: Wanted, settings: NodeSettings, domain
     try:
         copy_disks(made, place)
         spec.console.touch(mode=0o600)
-        order = lambda: first_order.order_of(identity, (), {})  # noqa: E731
+        order = functools.partial(first_order.order_of, identity, (), {})
         start(made, Clone(spec.name, place, _xml(spec, settings), spec.agent, order), domains, deadline)
     finally:
         domains.destroy(spec.name)

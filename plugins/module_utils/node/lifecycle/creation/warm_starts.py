@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import typing as t
 
@@ -95,7 +96,7 @@ class WarmStarts:
         try:
             files, identity = first_order.files_of(user_data), self._identity(guest)
             agent = self._settings.agent_socket(guest.guest_file.slot)
-            order = lambda: first_order.order_of(identity, files, made.record.files)  # noqa: E731
+            order = functools.partial(first_order.order_of, identity, files, made.record.files)
             clone = warm_start.Clone(guest.guest_file.name, guest.directory, xml, agent, order)
             warm_start.start(made, clone, self._domains, self.within(deadline))
         except (OSError, VTorqueError) as error:
