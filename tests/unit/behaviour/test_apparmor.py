@@ -14,6 +14,7 @@ import subprocess
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.start import FIFO
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
 HELPER = pathlib.Path("/usr/lib/libvirt/virt-aa-helper")
@@ -55,13 +56,14 @@ def test_a_guest_may_have_its_own_files_and_read_its_image() -> None:
     assert found["/srv/data/**"] == "r"
 
 
-def test_sockets_of_homes_are_ours_to_name() -> None:
+def test_sockets_of_homes_and_the_memory_of_a_template_are_ours_to_name() -> None:
     ((_tag, socket),) = SPEC.virtiofs
     assert str(socket) not in rules(SPEC)
     block = yaml.safe_load(VARIABLES.read_text())["__compute_node_apparmor"]
-    path, right = re.fullmatch(r"(\S+) (\w+),", block["content"]).groups()  # type: ignore[union-attr]
-    assert right == "rw"
-    assert fnmatch.fnmatchcase(str(socket), path)
+    lines = re.findall(r"(?m)^(\S+) (\w+),$", block["content"])
+    assert len(lines) == len(block["content"].splitlines())
+    for path, wanted in ((socket, "rw"), (GUEST / FIFO, "r")):
+        assert [right for form, right in lines if fnmatch.fnmatchcase(str(path), form)] == [wanted]
 
 
 @pytest.mark.parametrize("pool", ["/usr/local/lib/images", "/usr/share/images"])

@@ -56,11 +56,12 @@ def test_node_knows_that_it_is_meant(asked: str, own: str) -> None:
 def test_nodes_guests_are_named_as_it_names_itself(asked: str, own: str) -> None:
     part = dataclasses.replace(PART, node=asked)
     named = [used(f"v{own}-{slot}") for slot in (1, 2)]
-    node_answer._check_names(part, named, "it")
+    node_answer._check_names(part, named, "it", ())
     with pytest.raises(VTorqueError, match="twice"):
-        node_answer._check_names(part, [named[0], used(named[0].name.swapcase())], "it")
+        node_answer._check_names(part, [named[0], used(named[0].name.swapcase())], "it", ())
     with pytest.raises(VTorqueError, match="is not v"):
-        node_answer._check_names(part, [used(f"v{own}0-1")], "it")
+        node_answer._check_names(part, [used(f"v{own}0-1")], "it", ())
+    node_answer._check_names(part, [used("vother-1")], "it", ("vother-1",))  # it came from there
 
 
 @each_of_the_nodes_own
