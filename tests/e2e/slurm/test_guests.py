@@ -26,8 +26,8 @@ echo four; srun -O -n 4 -l sh -c 'echo $SLURM_NODEID $SLURM_LOCALID $SLURM_STEP_
 echo one; srun -O -N 1 -n 2 hostname
 echo input; printf 'a\nb\n' | srun -n 2 wc -l
 echo signal
-srun -n 2 sh -c 'trap "echo caught; exit 3" USR1; : >up; while :; do sleep 1; done' &
-until [ -e up ]; do sleep 1; done; rm up
+srun -n 2 sh -c 'trap "echo caught; exit 3" USR1; : >up$SLURM_PROCID; while :; do sleep 1; done' &
+until [ -e up0 ] && [ -e up1 ]; do sleep 1; done; rm up0 up1 # one that has set no trap would end by the signal
 sleep 2; kill -USR1 $!; wait $!; echo "status $?"
 srun --multi-prog x; echo "status $?"
 scontrol show job $SLURM_JOB_ID; echo "status $?"
