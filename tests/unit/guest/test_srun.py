@@ -195,6 +195,28 @@ def test_signal_reaches_the_tasks_and_srun_waits_for_them(guest: Guest, host: st
     assert process.returncode == 9
 
 
+MKFIFO = """#!/bin/sh
+case $1 in */line.1) kill -USR1 "$PPID" ;; esac
+exec /usr/bin/mkfifo "$@"
+"""
+
+
+@pytest.mark.parametrize("guest", ["dash"], indirect=True)  # busybox takes no other mkfifo than its own
+def test_signal_that_comes_while_guests_are_called_reaches_all_tasks(guest: Guest) -> None:
+    """One guest has been called, the other has not; each task ends by the signal, once, and srun with them."""
+    guest.add_program("mkfifo", MKFIFO)
+    with subprocess.Popen(
+        [*guest.command, "-n2", "sleep", "1000"], env=guest.environment, stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    ) as process, contextlib.ExitStack() as stack:  # fmt: skip
+        stack.callback(process.kill)
+        words = process.communicate(timeout=300)[1]
+    assert process.returncode == 128 + signal.SIGUSR1
+    assert sorted(line for line in words.splitlines() if line.startswith("srun: error: ")) == sorted(
+        f"srun: error: {host}: task {task}: Exited with exit code 138" for task, host in enumerate((HERE, "vcn2-0"))
+    )
+
+
 @pytest.mark.parametrize("host", [HERE, "vcn2-0"])
 def test_tasks_end_with_an_srun_that_was_killed(guest: Guest, host: str) -> None:
     """The pipe closes when the program and what it started are gone."""

@@ -318,7 +318,8 @@ for task in $tasks; do
     programs="$programs $number:$!"
 done
 pass() { # signal
-    for program in $programs; do kill "-$1" "-${program#*:}"; done
+    # one that has not come to its own session yet has no group
+    for program in $programs; do kill "-$1" "-${program#*:}" || kill "-$1" "${program#*:}"; done
 }
 {
     while read -r signal; do pass "$signal"; done
@@ -361,9 +362,28 @@ $how$far_end"
     echo $? >"$place/end.$1"
 }
 
+# WINCH calls it: it ends nobody who has no trap yet, and what came before is in the file
+hand_on() { # the signals that came since the last time, each once
+    more=yes
+    [ -z "$busy" ] || return 0
+    busy=yes
+    while [ -n "$more" ]; do
+        more=
+        while [ "$handed" -lt "$(wc -l <"$place/signals")" ]; do
+            handed=$((handed + 1))
+            sed -n "${handed}p" "$place/signals"
+        done
+    done
+    busy=
+    [ -z "$more" ] || hand_on
+}
+
 feed() { # the line to one guest, until this program, the only one that has fd 9, is gone
-    trap 'cat "$place/signal"' USR1
+    handed=0 busy=yes more=''
+    trap hand_on WINCH
     [ "$length" = 0 ] || cat "$place/input"
+    busy=
+    hand_on
     cat <&8 >/dev/null &
     held=$!
     while kill -0 "$held" 2>/dev/null; do wait "$held"; done
@@ -371,12 +391,12 @@ feed() { # the line to one guest, until this program, the only one that has fd 9
 
 # shellcheck disable=SC2317 # by a trap
 forward() { # signal
-    echo "$1" >"$place/signal"
+    echo "$1" >>"$place/signals"
     # shellcheck disable=SC2086 # a list of numbers
-    [ -z "$feeders" ] || kill -USR1 $feeders 2>/dev/null
+    [ -z "$feeders" ] || kill -WINCH $feeders 2>/dev/null
 }
 
-{ place=$(mktemp -d /tmp/srun.XXXXXX) && mkfifo "$place/held"; } || fail "no fifo could be made in /tmp"
+{ place=$(mktemp -d /tmp/srun.XXXXXX) && mkfifo "$place/held" && : >"$place/signals"; } || fail "no fifo could be made in /tmp"
 feeders='' running='' length=0 from_there=/dev/null width=''
 # shellcheck disable=SC2064 # now
 for signal in HUP INT QUIT TERM USR1 USR2 ALRM; do trap "forward $signal" "$signal"; done
