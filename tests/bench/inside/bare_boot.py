@@ -27,10 +27,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_k
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.readiness import (
-    Awaited,
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.readiness import Awaited, wait_ready
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.ssh_probe import (
     SshProbe,
-    wait_ready,
     write_known_hosts,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses

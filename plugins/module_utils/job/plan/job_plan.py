@@ -18,10 +18,8 @@ import typing as t
 
 from ... import guest_saving
 from ...effects import leaves_nothing
-from ...errors import SiteFault, UserFault
 from ...frozen import frozen
 from ...state.layout import job_key
-from ...text import format_mib
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.messages import (
     ABSOLUTE_PATH,
@@ -30,33 +28,24 @@ from ...wire.messages import (
     JOB_ID,
     PREFER_CORES,
     Additions,
-    DeviceWish,
     GuestSpec,
     KeyPair,
     NodePart,
     Owner,
 )
 from ...wire.messages import VERSION as NODE_PART_VERSION
-from ..admission import mixed, numa, osv, start_directory, vcpu_map
-from ..admission.host_devices import rdma_for_wire, wishes_for_wire
-from ..admission.resolve import SITE_DEFAULT, Offers, Resolved, checkpoint_minutes, resolve, survival_of
-from ..admission.resources import demand
+from ..admission import numa, vcpu_map
+from ..admission.resolve import SITE_DEFAULT, Offers, checkpoint_minutes, survival_of
 from ..batch.api import BatchJob
-from ..batch.registry import Terms, open_node, open_terms
-from ..batch.vm_job import VmJob, vm_job_of
-from ..config.consistency import job_log_level
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
-from ..request.request import Request
-from ..request.sizes import Demand, mem_mib
-from ..request.value_types import format_value
+from .decision import Decided, decide
 from .owner import owner_of
 from .ssh_keys import make_key
 
 VERSION = 1
 MAX_JSON = 1 << 22
 NO_ADDITIONS = Additions()
-ASKS_BY_ITSELF = "vsub asks for enough by itself"
 
 
 def _text(pattern: str) -> t.Any:
@@ -202,7 +191,7 @@ def make_plan(
         UserFault: the job cannot have what it asks for, or tries what a VM job must not.
         SiteFault: the batch server's word has a gap, or the owner is not known on this node.
     """
-    decided = _decide(job, policy, offers, node_file, find_owner or owner_of, pinning)
+    decided = decide(job, policy, offers, node_file, find_owner or owner_of, pinning)
     key = make_key(_comment("job", job))
     plan = JobPlan(
         version=VERSION,
@@ -224,51 +213,7 @@ def make_plan(
     return JobPlan.from_json(plan.to_json())
 
 
-class _Decided(t.NamedTuple):
-    """What a job gets, on which of its nodes, for whom."""
-
-    request: Request
-    resolved: Resolved
-    nodes: tuple[str, ...]
-    vm_nodes: tuple[str, ...]
-    owner: Owner
-    pinning: vcpu_map.VcpuMap | None
-    devices: tuple[DeviceWish, ...]
-    rdma: str
-    log_level: str
-
-
-def _decide(
-    job: BatchJob,
-    policy: Policy,
-    offers: Offers,
-    node_file: str | None,
-    find_owner: t.Callable[[str, str], Owner],
-    pinning: vcpu_map.VcpuMap | None,
-) -> _Decided:
-    """Read the request afresh, and compare it with what the batch server gave; see `make_plan`."""
-    terms = open_terms(policy.batch_system)
-    _check_job_type(job, terms)
-    request = _vm_job(job, terms).request
-    resolved = resolve(request, policy, offers)
-    nodes = _nodes(job)
-    if node_file is not None:
-        open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
-    vm_nodes = _vm_nodes(job, resolved, nodes, terms)
-    if pinning:
-        figures = resolved.figure("vms_per_node"), resolved.figure("vcpus")
-        vcpu_map.check(pinning, resolved.word(PINNING), *figures)
-    _check_resources(job, vm_nodes, demand(resolved, policy, pinning), terms)
-    owner = find_owner(_owner_name(job, terms), job.egroup)
-    _check_start_directory(job, owner, policy, terms)
-    devices = wishes_for_wire(resolved.values["pci"], policy)
-    _check_devices(job, devices)
-    rdma = rdma_for_wire(resolved.values["vrdma"], policy, vm_nodes)
-    level = job_log_level(policy, request.log)
-    return _Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, rdma, level)
-
-
-def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
+def _node_part(job: BatchJob, decided: Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
     """What a node gets: guests, or a bare host."""
     node = decided.nodes[rank]
     has_guests = node in decided.vm_nodes
@@ -287,15 +232,7 @@ def _node_part(job: BatchJob, decided: _Decided, rank: int, timeout_s: float, au
     )
 
 
-def _check_job_type(job: BatchJob, terms: Terms) -> None:
-    if job.jobtype:
-        why = "a job type makes the batch system run other hooks than those that look after the guests"
-        raise UserFault(
-            f"{terms.JOB_TYPE} {format_value(job.jobtype)}", why, f"submit the job without {terms.JOB_TYPE}"
-        )
-
-
-def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
+def _guests(job: BatchJob, decided: Decided, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
     resolved, pinning = decided.resolved, decided.pinning
     # what nobody asked for stops no job
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
@@ -336,74 +273,3 @@ def _guests(job: BatchJob, decided: _Decided, node_rank: int, authorized_key: st
 
 def _comment(what: str, job: BatchJob) -> str:
     return f"{what}@{job_key(job.job_id, job.start_count)}"[:100]
-
-
-def _vm_job(job: BatchJob, terms: Terms) -> VmJob:
-    vm_job = vm_job_of(job)
-    if vm_job is None:
-        why = "it is marked as a VM job, and holds no request"
-        remedy = f"submit the job with vsub, and leave {terms.REQUEST} as it is"
-        raise UserFault(f"job {format_value(job.job_id)}", why, remedy)
-    return vm_job
-
-
-def _nodes(job: BatchJob) -> tuple[str, ...]:
-    if not job.nodes:
-        raise SiteFault(f"job {format_value(job.job_id)}", "the batch server names no node of it")
-    for node in job.nodes:
-        if not re.fullmatch(HOST_NAME, node):
-            raise SiteFault(f"node {format_value(node)}", "not of the form of a host name")
-    return job.nodes
-
-
-def _check_devices(job: BatchJob, wishes: t.Sequence[DeviceWish]) -> None:
-    """Refuse a job whose devices would be given to it and used by nobody."""
-    devices = job.resource_list.get("devices")
-    if devices and not wishes:
-        why = "devices that the batch system gives to a job reach no guest by themselves"
-        raise UserFault(format_value(devices), why, "submit the job with -vm pci=CLASS:N, or without them")
-
-
-def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, terms: Terms) -> None:
-    for node in vm_nodes:
-        slots = job.slot_hosts.count(node)
-        if slots < need.cores:
-            why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
-            raise UserFault(f"{terms.SLOTS}={slots}", why, ASKS_BY_ITSELF)
-    asked = job.resource_list.get("mem", "")
-    # that of the whole job; without any the scheduler would give the same memory to another job as well
-    if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
-        each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
-        why = f"its guests need {format_mib(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
-        raise UserFault(f"{terms.MEMORY}={format_value(asked)}" if asked else f"no {terms.MEMORY}", why, ASKS_BY_ITSELF)
-
-
-def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
-    """Those of a job's nodes that have guests."""
-    if why := mixed.objection(resolved, len(nodes), terms):
-        raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
-    faults = (
-        *osv.objections(resolved, len(nodes), terms),
-        *osv.refused_options(resolved, terms, interactive=job.interactive),
-    )
-    if faults:
-        first = faults[0]
-        what = first.key if first.key.startswith("-") else f"{first.key}={first.value}"
-        raise UserFault(what, first.message, "see the user manual on OSv")
-    return nodes[: mixed.vm_hosts(resolved, len(nodes))]
-
-
-def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy, terms: Terms) -> None:
-    """Where the server shows the job's variables; else the guest itself says that there is no such directory."""
-    directory = open_node(policy.batch_system).start_directory(job)
-    if directory and (why := start_directory.objection(directory, policy, owner.home)):
-        raise UserFault(f"the start directory {format_value(directory)}", why, terms.OTHER_DIRECTORY)
-
-
-def _owner_name(job: BatchJob, terms: Terms) -> str:
-    if not job.euser:
-        raise SiteFault(f"job {format_value(job.job_id)}", "the batch server does not say as whom it runs")
-    if job.euser != job.owner_user:
-        why = f"it would run as {format_value(job.euser)}, and its owner is {format_value(job.owner_user)}"
-        raise UserFault(f"job {format_value(job.job_id)}", why, terms.AS_OWNER)
-    return job.euser

@@ -18,7 +18,7 @@ TOKEN = "VTORQUE_TOKEN"  # noqa: S105 - its name
 
 
 class OsvProbe:
-    """One question to one address; as `readiness.SshProbe`."""
+    """One question to one address; as `ssh_probe.SshProbe`."""
 
     def __init__(self, token: str, address: str, timeout_s: float) -> None:
         self.address = address

@@ -3,25 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a guest is ready, and why not yet: one poll over its console, the neighbour table, libvirt and the clock.
 
-Ready is a line with the guest's token on its console, and the expected host key answering at its address.  OpenSSH
-itself judges the key: it is asked to log in without any means to do so, and says whether it got as far as being
-refused.  Nothing of the user's is touched by that.
-
-Its words are believed, and a peer can put words of its own into them before it has proved any key: the text of a
-disconnect is shown with its line ends (log.c of OpenSSH 8.0 to 10.5 lets them pass to standard error).  No message of
-ssh's begins with a peer's words, though, before the key is proven.  So the refusal counts when standard error holds it
-from its first byte on and nothing else; the last line alone can be a peer's.
+Ready is a line with the guest's token on its console, and the expected host key answering at its address
+(`ssh_probe.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import pathlib
-import re
 import select
-import subprocess
 import time
 import typing as t
 
@@ -29,18 +19,13 @@ from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, UserFault
 from ...slow_libraries import load_library
 from ...state import event_log
 from ...system.clock import Deadline, Timings
-from ...system.environment import TOOL_ENVIRONMENT
-from ...wire.ssh_options import GUEST_PROBE, option_arguments
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..network.addresses import Candidate, Neighbours, usable_address
 from ..system import inotify
-from .console import Console, plain
+from .console import Console
 
-PROBE_USER = "vtorque-probe"
 _RETRY_FIRST_S, _RETRY_LAST_S = 0.1, 2.0
-_SAID_LIMIT = 8192
-"""Bytes of ssh's words that are kept: the first, for these are its own."""
 _OVER = {"stopped", "shutdown", "crashed", "undefined"}
 
 
@@ -71,12 +56,6 @@ class Awaited:
     announces: bool = True
 
 
-def write_known_hosts(path: pathlib.Path, host_key: str) -> None:
-    """The one key that may answer; ssh asks for it by an alias, so the file is good for every candidate."""
-    kind, key = host_key.split()[:2]
-    path.write_text(f"vtorque-guest {kind} {key}\n", encoding="ascii")
-
-
 class Probe(t.Protocol):
     """One question to one address: whether it is our guest that answers there."""
 
@@ -91,80 +70,6 @@ class Probe(t.Protocol):
 
     def end(self) -> None:
         """Whatever becomes of it, nobody listens any more."""
-
-
-class SshProbe:
-    """Find out whether the expected key answers at an address.
-
-    Args:
-        ssh: the program.
-        known_hosts: a file of ours that holds the key that must answer (`write_known_hosts`).
-        address: where.
-        timeout_s: seconds for the connection.
-    """
-
-    def __init__(self, ssh: pathlib.Path, known_hosts: pathlib.Path, address: str, timeout_s: float) -> None:
-        self.address = address
-        self.deadline = Deadline.after(timeout_s + 1.0)
-        options = (
-            *GUEST_PROBE,
-            f"UserKnownHostsFile={known_hosts}",
-            "HostKeyAlias=vtorque-guest",
-            f"ConnectTimeout={max(1, int(timeout_s))}",
-        )
-        argv = [str(ssh), "-F", "none", "-T", *option_arguments(options)]
-        self.process = subprocess.Popen(
-            [*argv, "-l", PROBE_USER, "--", address, "true"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=TOOL_ENVIRONMENT,
-        )
-        self.received = b""
-        os.set_blocking(self.fileno(), False)
-
-    def fileno(self) -> int:
-        """See `Probe`."""
-        return t.cast("t.IO[bytes]", self.process.stderr).fileno()
-
-    def answer(self) -> str | None:
-        """See `Probe`; what is not yet are ssh's own words."""
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.fileno(), 4096):
-                self.received = (self.received + data)[:_SAID_LIMIT]
-            self.process.wait()  # it has closed its standard error: it is ending
-        if self.process.poll() is None:
-            if not self.deadline.passed:
-                return None
-            self.process.kill()
-        self.end()
-        banner = self.received.decode("utf-8", "replace")
-        if self._refused(banner) or self.process.returncode == 0:
-            return "right"
-        if (
-            "Host key verification failed" in banner
-            or "HOST IDENTIFICATION HAS CHANGED" in banner
-            or "no matching host key type" in banner
-        ):
-            return "wrong"
-        lines = [plain(line) for line in banner.splitlines() if line.strip()]
-        return "; ".join(lines)[:200] or f"ssh ended with status {self.process.returncode}"
-
-    def _refused(self, output: str) -> bool:
-        """Return whether ssh got as far as being refused, which is behind the proof of the key.
-
-        The form is that of `userauth` (sshconnect2.c, the same in OpenSSH 7.9 to 10.5); a banner of the guest's sshd
-        is not shown at this level of the log, and ssh looks at no key of root's that it could complain of.
-        """
-        refusal = rf"{PROBE_USER}@{re.escape(self.address)}: Permission denied \([^\r\n]*\)\."
-        return re.fullmatch(refusal, output.rstrip("\r\n")) is not None
-
-    def end(self) -> None:
-        """See `Probe`."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        t.cast("t.IO[bytes]", self.process.stderr).close()
 
 
 class _Watch:

@@ -31,7 +31,8 @@ from ...domain.domain_xml import render_xml
 from ...guest import user_additions
 from ...guest.console import Console
 from ...guest.osv_probe import OsvProbe
-from ...guest.readiness import Awaited, Probe, SshProbe, wait_ready, write_known_hosts
+from ...guest.readiness import Awaited, Probe, wait_ready
+from ...guest.ssh_probe import SshProbe, write_known_hosts
 from ...network import addresses, nft_rules, reachable
 from ...placement import claims
 from ...pool import images

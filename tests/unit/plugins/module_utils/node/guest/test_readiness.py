@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness, ssh_probe
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.addresses import Candidate
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline, Timings
@@ -123,12 +123,12 @@ class Scene:
     def guest(self, number: int = 1, **more: t.Any) -> readiness.Awaited:
         directory = self.directory / f"vcn1-{number}"
         directory.mkdir()
-        readiness.write_known_hosts(directory / "known_hosts", f"ssh-ed25519 {'A' * 68} guest")
+        ssh_probe.write_known_hosts(directory / "known_hosts", f"ssh-ed25519 {'A' * 68} guest")
         console = Console(directory / "console.log", TOKEN)
         guest = readiness.Awaited(
             f"vcn1-{number}",
             f"52:54:00:00:01:0{number}",
-            functools.partial(readiness.SshProbe, self.ssh, directory / "known_hosts"),
+            functools.partial(ssh_probe.SshProbe, self.ssh, directory / "known_hosts"),
             console,
             Timings(),
             **more,

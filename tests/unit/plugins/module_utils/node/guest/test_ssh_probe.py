@@ -17,7 +17,7 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.readiness import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.ssh_probe import (
     SshProbe,
     write_known_hosts,
 )
