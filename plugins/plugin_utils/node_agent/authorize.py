@@ -142,15 +142,9 @@ def check_suspension(message: Suspension, policy: Policy, node: Node, environmen
         VTorqueError: it is not; says what disagrees.
         SiteFault: the batch server does not answer, or does not know the job.
     """
-    what = f"{message.do} of job {message.job_id}, start {message.start}"
-    if not same_host(message.node, node.node_name):
-        raise VTorqueError(what, f"node {message.node} is told, this is {node.node_name}")
-    job = open_batch(policy).job(message.job_id)
-    check_peer(job, environment.get("SSH_CONNECTION", ""))
-    if not any(same_host(message.node, host) for host in job.nodes):
-        raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
+    job = _job_that_runs_here(message, policy, node, environment)
     if is_suspended(job, message.start) != (message.do == "suspend"):
-        raise VTorqueError(what, f"the server says state {job.state or 'unknown'} of start {job.start_count}")
+        raise _other_state(message, job)
 
 
 def check_checkpoint(step: CheckpointStep, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> None:
@@ -166,15 +160,30 @@ def check_checkpoint(step: CheckpointStep, policy: Policy, node: Node, environme
         VTorqueError: it is not; says what disagrees.
         SiteFault: the batch server does not answer, or does not know the job.
     """
-    what = f"{step.do} of job {step.job_id}, start {step.start}"
-    if not same_host(step.node, node.node_name):
-        raise VTorqueError(what, f"node {step.node} is asked, this is {node.node_name}")
-    job = open_batch(policy).job(step.job_id)
-    check_peer(job, environment.get("SSH_CONNECTION", ""))
-    if not any(same_host(step.node, host) for host in job.nodes):
-        raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
+    job = _job_that_runs_here(step, policy, node, environment)
     if job.start_count != step.start or (job.state != "R" and step.do != "let_go"):
-        raise VTorqueError(what, f"the server says state {job.state or 'unknown'} of start {job.start_count}")
+        raise _other_state(step, job)
+
+
+def _job_that_runs_here(
+    message: Suspension | CheckpointStep, policy: Policy, node: Node, environment: t.Mapping[str, str]
+) -> BatchJob:
+    """Return the server's word on the job of a message to this node, whose sender leads it."""
+    if not same_host(message.node, node.node_name):
+        raise VTorqueError(_what(message), f"node {message.node} is told, this is {node.node_name}")
+    job = open_batch(policy).job(message.job_id)
+    check_peer(job, environment.get("SSH_CONNECTION", ""))
+    if not any(same_host(message.node, host) for host in job.nodes):
+        raise VTorqueError(_what(message), f"it runs on {', '.join(job.nodes) or 'no node'}")
+    return job
+
+
+def _what(message: Suspension | CheckpointStep) -> str:
+    return f"{message.do} of job {message.job_id}, start {message.start}"
+
+
+def _other_state(message: Suspension | CheckpointStep, job: BatchJob) -> VTorqueError:
+    return VTorqueError(_what(message), f"the server says state {job.state or 'unknown'} of start {job.start_count}")
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:

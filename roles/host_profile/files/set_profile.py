@@ -303,13 +303,11 @@ def main() -> int:
     parser.add_argument("--measure-s", type=float, default=10.0, help="seconds of each measurement")
     call = parser.parse_args()
     host = Host(call.root, call.check, call.systemctl, call.measure_s)
-    figures = (host.before, host.after)
     if call.undo:
         host.undo()
     else:
         host.have(call.wanted)
-        figures = (host.before, host.after)
-    print(json.dumps({"changed": host.changed, "faults": host.faults, "before": figures[0], "after": figures[1]}))
+    print(json.dumps({"changed": host.changed, "faults": host.faults, "before": host.before, "after": host.after}))
     return 0
 
 
