@@ -304,10 +304,12 @@ def main() -> int:
     call = parser.parse_args()
     host = Host(call.root, call.check, call.systemctl, call.measure_s)
     if call.undo:
+        figures = host.before, host.after  # which go with the rest
         host.undo()
     else:
         host.have(call.wanted)
-    print(json.dumps({"changed": host.changed, "faults": host.faults, "before": host.before, "after": host.after}))
+        figures = host.before, host.after
+    print(json.dumps({"changed": host.changed, "faults": host.faults, "before": figures[0], "after": figures[1]}))
     return 0
 
 
