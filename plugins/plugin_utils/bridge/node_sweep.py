@@ -139,7 +139,7 @@ def _swept(
     if policy.log_rotate:
         retention.bound_logs(settings.state_dir, settings.log.file)
     _mark_removed(settings, swept)
-    if problem := templates_ahead.look_ahead(policy, settings):
+    if problem := templates_ahead.want_default_template(policy, settings):
         swept = _with(swept, problem)
     return swept
 

@@ -16,7 +16,7 @@ from ...module_utils.node.warm import template, wants
 from . import warm_size
 
 
-def look_ahead(policy: Policy, settings: NodeSettings) -> str:
+def want_default_template(policy: Policy, settings: NodeSettings) -> str:
     """Want the template of the site's default guest, and have made what is wanted, if no job has guests here.
 
     Args:

@@ -103,18 +103,18 @@ class Balancer:
     def _follow(self, guests: t.Sequence[_Guest], *, suspended: bool) -> None:
         if not self._rounds:
             self._changes.begin()
-        look = self._rounds % LOOK_ROUNDS == 0
+        is_place_due = self._rounds % LOOK_ROUNDS == 0
         self._rounds += 1
         for guest in guests:
             found = not guest.lives
             if found:
                 guest.processes, guest.of_kernel = self._find(guest.directory), ()
-            if (look or found) and guest.processes is not None:
+            if (is_place_due or found) and guest.processes is not None:
                 self._place(guest)
         if suspended:
             self._irqs = None
             interrupts.put_back(self._key, self._settings)
-        elif look:
+        elif is_place_due:
             if self._irqs is None and self._is_alone():
                 self._irqs = interrupts.find_interrupts(self._settings.bridge)
             self._move_interrupts()  # again and again: irqbalance may have moved them

@@ -290,7 +290,7 @@ def make_room(settings: NodeSettings, *, keep: str = "", least_bytes: int = 0) -
     Returns:
         The keys of those that went.
     """
-    kept: list[Template] = []
+    usable: list[Template] = []
     gone: list[str] = []
     for place in entries(settings.warm_dir):
         if not is_key(place.name):
@@ -301,13 +301,13 @@ def make_room(settings: NodeSettings, *, keep: str = "", least_bytes: int = 0) -
         if template is None or is_old(template, settings):
             gone += [place.name] if place.name != keep and remove(place.name, settings) else []
         else:
-            kept.append(template)
-    kept.sort(key=lambda one: one.used)
-    for template in [one for one in kept if one.record.key != keep]:
-        too_many = len(kept) > settings.warm_max
+            usable.append(template)
+    usable.sort(key=lambda one: one.used)
+    for template in [one for one in usable if one.record.key != keep]:
+        too_many = len(usable) > settings.warm_max
         if not too_many and (not least_bytes or shutil.disk_usage(settings.warm_dir).free >= least_bytes):
             break
-        kept.remove(template)
+        usable.remove(template)
         gone += [template.record.key] if remove(template.record.key, settings) else []
     return tuple(gone)
 

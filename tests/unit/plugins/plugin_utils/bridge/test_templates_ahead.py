@@ -42,7 +42,7 @@ class Ahead:
 
     def look(self, **changes: t.Any) -> list[str]:
         """What is wanted afterwards."""
-        self.said = templates_ahead.look_ahead(Policy(**{**SITE, **changes}), self.settings)
+        self.said = templates_ahead.want_default_template(Policy(**{**SITE, **changes}), self.settings)
         return [str(what) for what in wants.wanted(self.settings)]
 
 
