@@ -87,6 +87,26 @@ def bring_back(
     if taken := taken_address.find_holders(own, settings.bridge, deadline):
         address, mac = next(iter(taken.items()))
         raise VTorqueError(f"the address {address} of a guest", f"{mac} has got it")
+    _restore(guests, part, settings, domains, step, cores)
+    step("the clocks of the guests")
+    problems = clock.set_clocks(
+        part.job_id, part.start, settings, [one.now.name for one in guests], Deadline.after(deadline.left_s(CLOCK_S))
+    )
+    if problems:
+        raise VTorqueError(f"the guests of start {key} have returned, and do not answer", "; ".join(problems))
+    step("the facts of the guests")
+    return tuple(sorted((_write_facts(one) for one in guests), key=lambda facts: facts.rank))
+
+
+def _restore(
+    guests: t.Sequence[_Returning],
+    part: NodePart,
+    settings: NodeSettings,
+    domains: Domains,
+    step: Step,
+    cores: Cores,
+) -> None:
+    """All of them stand still first, and then go on together."""
     settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
     for one in guests:
         step(f"the return of {one.now.name}")
@@ -97,21 +117,15 @@ def bring_back(
     for one in guests:
         domains.pause(one.now.name, paused=False)
         saved_memory.forget(one.directory)
-    step("the clocks of the guests")
-    problems = clock.set_clocks(
-        part.job_id, part.start, settings, [one.now.name for one in guests], Deadline.after(deadline.left_s(CLOCK_S))
-    )
-    if problems:
-        raise VTorqueError(f"the guests of start {key} have returned, and do not answer", "; ".join(problems))
-    step("the facts of the guests")
-    found = []
-    for one in guests:
-        took = {phase: round(seconds, 4) for phase, seconds in one.timings.seconds.items()}
-        facts = dataclasses.replace(one.facts, timings_s=took, vcpu_cores="", other_cores="")
-        (one.directory / "facts.json").unlink(missing_ok=True)
-        files.write(one.directory / "facts.json", json.dumps(to_dict(facts)))
-        found.append(facts)
-    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def _write_facts(one: _Returning) -> GuestFacts:
+    """Say of a guest what it was, in the time that this start took."""
+    took = {phase: round(seconds, 4) for phase, seconds in one.timings.seconds.items()}
+    facts = dataclasses.replace(one.facts, timings_s=took, vcpu_cores="", other_cores="", io_least=0)
+    (one.directory / "facts.json").unlink(missing_ok=True)
+    files.write(one.directory / "facts.json", json.dumps(to_dict(facts)))
+    return facts
 
 
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Returning]:

@@ -22,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import returning
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import taken_address
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import (
     checkpoint_store,
     pause_order,
@@ -124,6 +125,19 @@ def test_later_start_has_the_guests_back_with_their_names_and_addresses(running:
     assert running.present(second_start(running, place)) == made
     assert any("vcn1-1" in thing for thing in running.absent(2))
     assert states(running) == {}
+
+
+def test_returned_guest_holds_no_cores_of_its_former_node(running: Node) -> None:
+    for name in NAMES:
+        claimed = running.settings.start_dir(JOB, 1) / name / claims.FILE
+        claimed.write_text(json.dumps({"vcpus": ["2"], "others": "3", "io_least": 1}))
+        assert claims.read_pins(claimed.parent) is not None
+    place = store_guests(running)
+    running.absent()
+    made = running.present(second_start(running, place))
+    assert [(one.vcpu_cores, one.other_cores, one.io_least) for one in made] == [("", "", 0)] * 2
+    for name in NAMES:
+        assert claims.read_pins(running.settings.start_dir(JOB, 2) / name) is None
 
 
 def test_guest_returns_to_another_node_whose_slots_are_taken_otherwise(running: Node) -> None:
