@@ -48,8 +48,8 @@ LIMIT = 1 << 23
 """Bytes of a manifest."""
 CP = "/bin/cp"
 LEFT_OUT = ("console.log", "domain.xml", "told", "cores.json", RETURNED)
-"""Files of a guest's directory that its return does not need, or that were true of its former node alone: which cores it
-had there (`placement/claims.py`)."""
+"""Files of a guest's directory that its return does not need, or that were true of its former node alone: which
+cores it had there (`placement/claims.py`)."""
 
 
 def job_dir(store: pathlib.Path, job_id: str) -> pathlib.Path:
