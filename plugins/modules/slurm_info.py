@@ -129,7 +129,7 @@ def run(
     try:
         settings = batch.configuration()
         if tuple(map(int, re.findall(r"[0-9]+", settings.get("SLURM_VERSION", ""))[:2])) != VERSION:
-            found["faults"] = [f"{check_server(batch, nodes).words}: nothing is installed beside it"]
+            found["faults"] = [f"{check_server(batch, nodes).problem}: nothing is installed beside it"]
         found["settings"] = _settings(batch, nodes)
         jobs = batch.all_jobs()
         is_known = node is None or any(same_host(one.name, node) for one in batch.nodes())
@@ -145,9 +145,9 @@ def _settings(batch: Written, nodes: t.Sequence[str]) -> list[str]:
     found: list[str] = []
     while len(found) < MOST:
         finding = check_server(batch, nodes)
-        if not finding.words:
+        if not finding.problem:
             break
-        found.append(": ".join(filter(None, (finding.words, finding.remedy))))
+        found.append(": ".join(filter(None, (finding.problem, finding.remedy))))
         line = LINE.match(finding.remedy)
         if line is None or line[1] in batch.lines:
             break

@@ -104,7 +104,7 @@ def look_at_virtualisation(settings: NodeSettings) -> Finding:
         if fault.cause == "libvirt":  # which has a line of its own
             return Finding("virtualisation", NONE, "-")
         raise
-    return Finding("virtualisation", shown=settings.hypervisor_default)
+    return Finding("virtualisation", cell=settings.hypervisor_default)
 
 
 def check_vhost_net(settings: NodeSettings, device: pathlib.Path = VHOST_NET) -> Finding:
@@ -198,7 +198,7 @@ def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
         return Finding(
             "cache", WARN, f"{share}%", "; ".join(troubles[:SAID]), "vtorque-cache list, vtorque-cache verify"
         )
-    return Finding("cache", shown=f"{share}%" if copies else "-")
+    return Finding("cache", cell=f"{share}%" if copies else "-")
 
 
 def look_at_disk(settings: NodeSettings) -> Finding:
@@ -235,7 +235,7 @@ def check_devices(settings: NodeSettings) -> Finding:
         state = BAD if quarantined or not usable else WARN
         remedy = "vmgr node devices says more; vmgr node release ends a quarantine"
         return Finding("devices", state, cell, "; ".join(problems[:SAID]), remedy)
-    return Finding("devices", shown=cell)
+    return Finding("devices", cell=cell)
 
 
 def check_pages(settings: NodeSettings) -> Finding:
@@ -268,7 +268,7 @@ def check_pages(settings: NodeSettings) -> Finding:
         return Finding("pages", WARN, amount, problem, "set some apart at boot, or hugepages_raise: true")
     if len({cell for (cell, _kib), one in pools.items() if one.total}) < len({cell for cell, _kib in pools}):
         return Finding("pages", WARN if total_mib else OK, amount, each and f"some cells have none: {each}")
-    return Finding("pages", shown=amount)
+    return Finding("pages", cell=amount)
 
 
 def look_at_sharing(settings: NodeSettings) -> Finding:
@@ -287,7 +287,7 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
             return Finding("sharing", BAD, BAD, problem, "see /etc/hosts, or vm_nfs_home and mounts in vtorque.yml")
     if settings.confine_guests:
         reachable.reach(settings, "", sorted(servers), Deadline.after(SERVER_NAMES_S))
-    return Finding("sharing", shown=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
+    return Finding("sharing", cell=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
 
 
 def look_at_bare(settings: NodeSettings) -> Finding:
@@ -345,7 +345,7 @@ def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
         age_s = time.time() - (settings.run_dir / SWEPT).stat().st_mtime
     except FileNotFoundError:
         if time.clock_gettime(time.CLOCK_BOOTTIME) < SWEEP_LATE_S:
-            return Finding("sweep", shown="new")
+            return Finding("sweep", cell="new")
         return Finding("sweep", BAD, "never", "vtorque-sweep has not run since the boot", f"systemctl status {TIMER}")
     if age_s > SWEEP_LATE_S:
         problem = f"vtorque-sweep ran last {age_s / 60:.0f} minutes ago"
@@ -369,7 +369,7 @@ def look_at_spool(settings: NodeSettings) -> Finding:
     marks = delivery_queue.list_pending(settings.state_dir)
     age_s = time.time() - marks[0].since if marks else 0.0
     if age_s < SPOOL_LATE_S:
-        return Finding("spool", shown=str(len(marks)))
+        return Finding("spool", cell=str(len(marks)))
     why = next((mark.why for mark in marks if mark.why), "vtorque-sweep has not tried it yet")
     problem = f"{len(marks)} records wait for the front end, the oldest for {age_s / 3600:.0f} hours: {why}"
     remedy = "record_host must be reached by root's ssh from here, and have room; vtorque-sweep then hands them over"

@@ -53,7 +53,7 @@ CHECKS = (
 )
 """In the order of the table."""
 
-VERSION = 2
+VERSION = 3
 DO = "report"
 LONGEST_S = 3600
 """Seconds for an examination."""
@@ -72,21 +72,21 @@ class Finding:
     Attributes:
         check: which of `CHECKS`.
         state: which of `STATES`.
-        shown: the cell of a table; short.
-        words: what is wrong, in one line; "" when all is well.
+        cell: what a table shows; short.
+        problem: what is wrong, in one line; "" when all is well.
         remedy: what to do about it, in one line.
     """
 
     check: str
     state: str = OK
-    shown: str = OK
-    words: str = ""
+    cell: str = OK
+    problem: str = ""
     remedy: str = ""
 
     @property
     def explanation(self) -> str:
         """All there is to say."""
-        return f"{self.words} ({self.remedy})" if self.remedy else self.words
+        return f"{self.problem} ({self.remedy})" if self.remedy else self.problem
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Report:
     @property
     def problems(self) -> tuple[str, ...]:
         """What there is to say, what is bad first."""
-        found = [finding for finding in self.findings if finding.words]
+        found = [finding for finding in self.findings if finding.problem]
         found.sort(key=lambda finding: finding.state != BAD)
         return tuple(f"{finding.check}: {finding.explanation}" for finding in found)
 
@@ -162,8 +162,8 @@ def report_from_dict(node: str, data: t.Any) -> Report:
             Finding(
                 str(one["check"]),
                 str(one["state"]),
-                _text(one["shown"], _CELL_LENGTH),
-                _text(one["words"]),
+                _text(one["cell"], _CELL_LENGTH),
+                _text(one["problem"]),
                 _text(one["remedy"]),
             )
             for one in data["findings"][: len(CHECKS)]

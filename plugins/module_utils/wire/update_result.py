@@ -33,19 +33,19 @@ class GuestUpdates:
         outcome: one of `OUTCOMES`.
         packages: so many were installed.
         seconds: that it took.
-        words: why it did not all go well, or "".
+        reason: why it did not all go well, or "".
     """
 
     name: str = _text(HOST_NAME)
     outcome: str = _text("|".join(OUTCOMES))
     packages: int = _number(100_000)
     seconds: float = _number(86_400)
-    words: str = _text(rf"[^\x00-\x1f\x7f]{{0,{WORDS}}}")
+    reason: str = _text(rf"[^\x00-\x1f\x7f]{{0,{WORDS}}}")
 
     def to_record(self) -> dict[str, str | float]:
         """As a record holds it."""
         facts: dict[str, str | float] = {"outcome": self.outcome, "packages": self.packages, "seconds": self.seconds}
-        return {**facts, "words": self.words} if self.words else facts
+        return {**facts, "words": self.reason} if self.reason else facts
 
 
 def in_words(outcome: str, packages: float | None, seconds: float | None) -> str:

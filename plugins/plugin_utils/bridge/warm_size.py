@@ -32,18 +32,18 @@ class Shape:
     fs_type: str
 
 
-def shape_of(image: Image, words: t.Mapping[str, str | None], policy: Policy) -> Shape:
+def shape_of(image: Image, asked: t.Mapping[str, str | None], policy: Policy) -> Shape:
     """Return the shape of a template.
 
     Args:
         image: of its guests.
-        words: by keys of `ASKED`; None: the site's default.
+        asked: by keys of `ASKED`; None: the site's default.
         policy: the site's.
 
     Raises:
         UserFault: a word is none that a request may have.
     """
-    values = {key: _value(key, words.get(key), policy) for key in ASKED}
+    values = {key: _value(key, asked.get(key), policy) for key in ASKED}
     arch = image.arch or policy.arch_default
     return Shape(Size(values["vcpus"], values["ram"], values["hypervisor"], arch), values["fs_type"])
 

@@ -146,7 +146,7 @@ def _dry_run() -> types.ModuleType:
 def _submit(call: Call) -> int:
     policy, command, program = call.policy, call.front.COMMAND, call.front.PROGRAM
     if call.typed.question:
-        return _run(call, call.typed.words)
+        return _run(call, call.typed.argv)
     asked = call.typed.read_script(sys.stdin.buffer.read)
     dry = "--dry-run" in call.typed.own
     if asked.warning:
@@ -193,23 +193,23 @@ def _hand_over(call: Call, handover: Handover) -> int:
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
     elif handover.text is not None or handover.refusal:
-        status = _run(call, handover.words, handover)
+        status = _run(call, handover.argv, handover)
         if status and handover.refusal:
             print(f"{call.front.PROGRAM}: {handover.refusal}", file=sys.stderr)
         return status
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execve(call.command, [call.command, *handover.words], call.environment)  # noqa: S606 - no shell is the point
+        os.execve(call.command, [call.command, *handover.argv], call.environment)  # noqa: S606 - no shell is the point
     except OSError as error:
         raise _no_command(call, error) from error
 
 
-def _run(call: Call, words: t.Sequence[str], copied: Handover | None = None) -> int:
+def _run(call: Call, argv: t.Sequence[str], copied: Handover | None = None) -> int:
     """Run the command to its end, over a copy of the script where it is to read another; return its exit status."""
     from . import command_child  # 10 ms that only those pay who do not become the command
 
-    arguments = list(words)
+    arguments = list(argv)
     with contextlib.ExitStack() as stack:
         if copied is not None and copied.text is not None:
             copy = stack.enter_context(command_child.write_copy(call.front.PROGRAM, copied.name, copied.text))
@@ -240,7 +240,7 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
 
 
 def _show(call: Call, submission: Submission, asked: Asked) -> int:
-    command = [call.command, *submission.handover.words]
+    command = [call.command, *submission.handover.argv]
     _dry_run().print_submission(submission, call.policy, call.front.COMMAND, command, asked.vm_lines, call)
     return 0
 
@@ -250,7 +250,7 @@ def _dry_run_bare(call: Call, asked: Asked) -> int:
     print(
         f"{call.front.PROGRAM}: VM jobs are switched off on this site; the job goes to {name} as it is", file=sys.stderr
     )
-    _dry_run().print_bare(name, [call.command, *asked.as_it_is().words], call)
+    _dry_run().print_bare(name, [call.command, *asked.as_it_is().argv], call)
     return 0
 
 

@@ -250,12 +250,14 @@ def report(
         Findings under the name of its nodes, and its record.
     """
     label = ",".join(trial.job.nodes) if trial.job and trial.job.nodes else trial.where
-    submitted = [Finding("submitted", shown=trial.job_id)] if trial.job_id else []
+    submitted = [Finding("submitted", cell=trial.job_id)] if trial.job_id else []
     if trial.failure is not None:
         record = _record(trial, records, 0.0) if trial.job_id else None
         reasons = "; ".join(record.reasons) if record else ""
         failure = (
-            dataclasses.replace(trial.failure, words=f"{trial.failure.words}; {reasons}") if reasons else trial.failure
+            dataclasses.replace(trial.failure, problem=f"{trial.failure.problem}; {reasons}")
+            if reasons
+            else trial.failure
         )
         return Report(label, (*submitted, failure), asked=trial.asked), record
     paths = (trial.directory / "out", trial.directory / "err")

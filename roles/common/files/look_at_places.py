@@ -39,9 +39,9 @@ def mount_of(directory: pathlib.Path) -> tuple[str, str]:
     number = re.search(r"(?m)^mnt_id:\s*(\d+)", facts)
     for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         left, _dash, right = line.partition(" - ")
-        words = left.split()
-        if number and words[0] == number[1]:
-            return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), words[4]), right.split()[0]
+        fields = left.split()
+        if number and fields[0] == number[1]:
+            return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]), right.split()[0]
     return str(directory), "unknown"
 
 
@@ -95,18 +95,18 @@ def look(place: Place) -> dict[str, t.Any]:
                 " the same files at once: play one after the other (-e install_serial=1)"
             ]
         }
-    said = os.statvfs(above)
+    room = os.statvfs(above)
     faults = []
-    if said.f_flag & os.ST_RDONLY:
+    if room.f_flag & os.ST_RDONLY:
         faults.append(f"{path}: {target} is mounted read-only: mount it writable{', or ' + change if change else ''}")
     if place.get("trusted"):
         # whoever may rename a directory above may put another in its place; in one like /tmp they may not
         chain = [(each, each.stat()) for each in (above, *above.parents)]
         bad = [could_change(each, facts) for each, facts in chain if each == above or not facts.st_mode & stat.S_ISVTX]
-        words = "; ".join(filter(None, bad))
-        if words:
-            faults.append(f"{path}: {words}, and root runs programs from there: give it to root alone, or {change}")
-    need = {"bytes": int(place.get("room_bytes", 0)), "left": said.f_bavail * said.f_frsize, "mount": target}
+        fault = "; ".join(filter(None, bad))
+        if fault:
+            faults.append(f"{path}: {fault}, and root runs programs from there: give it to root alone, or {change}")
+    need = {"bytes": int(place.get("room_bytes", 0)), "left": room.f_bavail * room.f_frsize, "mount": target}
     return {"faults": faults, "need": need, "path": str(path)}
 
 
@@ -120,12 +120,12 @@ def look_at_pool(place: Place) -> dict[str, t.Any]:
     if not stat.S_ISDIR(facts.st_mode):
         kind = f"is a link to {path.readlink()}" if stat.S_ISLNK(facts.st_mode) else "is no directory"
         return {"faults": [f"{path} {kind}: {variable} must name the image pool itself"]}
-    words = could_change(path, facts)
+    fault = could_change(path, facts)
     advice = (
         f"who may write images is root in every guest. It is not taken over: look at what is in it, then "
         f"chown root:root {path} and chmod go-w {path} yourself, or name another one in {variable}"
     )
-    return {"faults": [f"{words}: {advice}"] if words else []}
+    return {"faults": [f"{fault}: {advice}"] if fault else []}
 
 
 def look_at_removal(place: Place) -> dict[str, t.Any]:
@@ -156,14 +156,14 @@ def look_at_program(place: Place) -> dict[str, t.Any]:
     """The site's qsub is there, can be run, and is not ours."""
     path, variable = pathlib.Path(place["path"]), place["variable"]
     if path.resolve().name == place["never"]:
-        words = f"leads to {place['never']} itself"
+        fault = f"leads to {place['never']} itself"
     elif not path.exists():
-        words = "is not there"
+        fault = "is not there"
     elif not os.access(path, os.X_OK) or path.is_dir():
-        words = "cannot be run"
+        fault = "cannot be run"
     else:
         return {"faults": []}
-    return {"faults": [f"{path} {words}: {variable} must name the site's own qsub"]}
+    return {"faults": [f"{path} {fault}: {variable} must name the site's own qsub"]}
 
 
 def asked(place: Place) -> dict[str, t.Any]:
@@ -209,9 +209,9 @@ def short_of_room(needs: t.Iterable[tuple[str, dict[str, t.Any]]]) -> list[str]:
     for mount, parts in wanted.items():
         total = sum(size for _path, size in parts)
         if left[mount] < total:
-            told = ", ".join(f"{path} {megabytes(size)}" for path, size in parts if size)
+            needed = ", ".join(f"{path} {megabytes(size)}" for path, size in parts if size)
             faults.append(
-                f"{mount} has {megabytes(left[mount])} left, and {megabytes(total)} are needed ({told}): make room"
+                f"{mount} has {megabytes(left[mount])} left, and {megabytes(total)} are needed ({needed}): make room"
             )
     return faults
 

@@ -48,30 +48,30 @@ def settings(text: str) -> dict[str, list[str]]:
     return {name: re.findall(r'"([^"]*)"', value) or [value.split("#")[0].strip()] for name, value in found}
 
 
-def faults(said: t.Mapping[str, list[str]], kernel: t.Sequence[str], pool: str) -> list[str]:
+def faults(configured: t.Mapping[str, list[str]], kernel: t.Sequence[str], pool: str) -> list[str]:
     """What lets guests out, although the host could keep them in."""
     wrong = []
-    drivers = said.get("security_driver", [])
+    drivers = configured.get("security_driver", [])
     if drivers and kernel and not set(drivers) & set(kernel):
         wrong.append(f"security_driver says {', '.join(drivers)}, and the kernel has {', '.join(kernel)}")
-    if kernel and said.get("security_default_confined") == ["0"]:
+    if kernel and configured.get("security_default_confined") == ["0"]:
         wrong.append("security_default_confined is 0")
-    if said.get("seccomp_sandbox") == ["0"]:
+    if configured.get("seccomp_sandbox") == ["0"]:
         wrong.append("seccomp_sandbox is 0")
-    if said.get("user") in (["root"], ["0"], ["+0"]):
+    if configured.get("user") in (["root"], ["0"], ["+0"]):
         wrong.append("user is root")
-    words = []
+    found = []
     if wrong:
-        words.append(
+        found.append(
             f"/{CONFIGURATION} lets guests out ({'; '.join(wrong)}): take that out and restart libvirt when no job is"
             " here, or say compute_node_unconfined=true"
         )
     if "apparmor" in kernel and f"{pool}/".startswith(RESTRICTED):
-        words.append(
+        found.append(
             f"{pool}: libvirt gives no guest under AppArmor a file there (virt-aa-helper): name another pool in"
             " vtorque_vm_img_dir"
         )
-    return words
+    return found
 
 
 def main() -> None:
@@ -81,8 +81,8 @@ def main() -> None:
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path("/"))
     arguments = parser.parse_args()
     kernel = confiners(arguments.root)
-    said = settings(read(arguments.root / CONFIGURATION))
-    print(json.dumps({"kernel": kernel, "faults": faults(said, kernel, arguments.pool)}))
+    configured = settings(read(arguments.root / CONFIGURATION))
+    print(json.dumps({"kernel": kernel, "faults": faults(configured, kernel, arguments.pool)}))
 
 
 if __name__ == "__main__":

@@ -195,10 +195,10 @@ class Kernel:
         else:
             path.unlink()
 
-    def _ask(self, *words: str) -> subprocess.CompletedProcess[str] | None:
+    def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str] | None:
         try:
             return subprocess.run(
-                [self.modprobe, *words], capture_output=True, text=True, timeout=MODPROBE_S, check=False,
+                [self.modprobe, *arguments], capture_output=True, text=True, timeout=MODPROBE_S, check=False,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):

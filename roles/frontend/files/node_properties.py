@@ -47,14 +47,14 @@ def call(*command: str) -> str:
     return done.stdout
 
 
-def parse_nodes(told: str) -> dict[str, list[str]]:
+def parse_nodes(answer: str) -> dict[str, list[str]]:
     """The properties of each node, out of `pbsnodes -x`; nothing else is read (notes stand in it that are no XML)."""
     nodes = {}
-    for part in told.split("<Node>")[1:]:
+    for part in answer.split("<Node>")[1:]:
         name = re.match(r"\s*<name>([^<>]+)</name>", part)
-        words = re.search(r"<properties>([^<>]*)</properties>", part)
+        properties = re.search(r"<properties>([^<>]*)</properties>", part)
         if name:
-            nodes[name[1]] = words[1].split(",") if words else []
+            nodes[name[1]] = properties[1].split(",") if properties else []
     return nodes
 
 
@@ -76,7 +76,7 @@ class Properties:
         lines = note.read_text(encoding="utf-8").splitlines() if note.exists() else []
         self.given: Given = dict(line.split(" ", 1) for line in lines if " " in line)
         self.done: list[str] = []
-        self.words: list[str] = []
+        self.notices: list[str] = []
 
     def change(self, node: str, sign: str, word: str) -> bool:
         """Have the server change one; what it does not let us do is told."""
@@ -86,7 +86,7 @@ class Properties:
             if not self.check:
                 call(str(self.commands / "qmgr"), "-c", order)
         except Refused as error:
-            self.words.append(f"{command}: {error}. A manager of the batch server must do it")
+            self.notices.append(f"{command}: {error}. A manager of the batch server must do it")
             return False
         self.done.append(command)
         return True
@@ -103,7 +103,7 @@ class Properties:
         for host, word in wanted.items():
             node = named(host, nodes)
             if word and node is None:
-                self.words.append(f"the batch server has no node {host}, which should have the property {word}")
+                self.notices.append(f"the batch server has no node {host}, which should have the property {word}")
             elif word and node and word not in nodes[node] and self.change(node, "+=", word):
                 self.given[host] = word
                 self.keep()
@@ -117,7 +117,7 @@ class Properties:
             self.take(dict(self.given), nodes)
         else:
             why = f"since {', '.join(staying)} may submit to it" if staying else "until somebody takes it off"
-            self.words += [
+            self.notices += [
                 f'{node} keeps the property {word}, {why}: qmgr -c "set node {node} properties -= {word}"'
                 for node, word in self.given.items()
             ]
@@ -144,7 +144,7 @@ class Properties:
         try:
             return parse_nodes(call(str(self.commands / "pbsnodes"), "-x"))
         except Refused as error:
-            self.words.append(f"the batch server did not tell which properties nodes have: {error}")
+            self.notices.append(f"the batch server did not tell which properties nodes have: {error}")
             return None
 
     def keep(self) -> None:
@@ -178,7 +178,7 @@ def main() -> None:
         properties.gone(arguments.gone)
     else:
         properties.present(arguments.wanted)
-    print(json.dumps({"done": properties.done, "words": properties.words}))
+    print(json.dumps({"done": properties.done, "words": properties.notices}))
 
 
 if __name__ == "__main__":

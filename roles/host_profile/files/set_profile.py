@@ -134,18 +134,18 @@ class Host:
             return None
         return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
-    def _call(self, *words: str) -> bool:
-        done = self._run(*words)
+    def _call(self, *arguments: str) -> bool:
+        done = self._run(*arguments)
         if done is not None and not done.returncode:
             return True
         why = " ".join(done.stderr.split())[-200:] if done else "no answer"
-        self.faults.append(f"systemctl {' '.join(word for word in words if word != '--')}: {why}")
+        self.faults.append(f"systemctl {' '.join(word for word in arguments if word != '--')}: {why}")
         return False
 
-    def _run(self, *words: str) -> subprocess.CompletedProcess[str] | None:
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str] | None:
         try:
             return subprocess.run(
-                [self.systemctl, *words], capture_output=True, text=True, timeout=CALL_S, check=False,
+                [self.systemctl, *arguments], capture_output=True, text=True, timeout=CALL_S, check=False,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):

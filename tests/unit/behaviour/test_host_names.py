@@ -115,7 +115,7 @@ def test_record_has_the_consoles_of_a_node(tmp_path: pathlib.Path, asked: str) -
 def test_trial_job_that_ran_on_a_node_is_seen(asked: str) -> None:
     expected = t.cast(selftest.Expected, dataclasses.make_dataclass("E", ["nodes"])(("Node1",)))
     came = t.cast(selftest.Came, dataclasses.make_dataclass("C", ["record"])(None))
-    assert "in no virtual machine" in selftest._machine(expected, came, {"host": [asked]}).words
+    assert "in no virtual machine" in selftest._machine(expected, came, {"host": [asked]}).problem
 
 
 @each_spelling
@@ -123,7 +123,7 @@ def test_servers_word_on_a_silent_node_is_found(asked: str) -> None:
     known = {"Node1": BatchNode("Node1", frozenset({"down"}), 4, 0, frozenset(), "")}
     silent = Report(asked, (Finding("ssh"),), 0.0, 0.0, asked=False)
     (report,) = examine.judge_together([silent], Policy(), "head", known)
-    assert "the batch server says down" in "; ".join(finding.words for finding in report.findings)
+    assert "the batch server says down" in "; ".join(finding.problem for finding in report.findings)
 
 
 @pytest.fixture

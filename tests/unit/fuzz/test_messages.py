@@ -161,7 +161,7 @@ def test_any_report_of_a_node_is_of_the_form_or_refused(data: t.Any) -> None:
     else:
         assert found.node == "cn1"
         assert all(words.isprintable() for words in found.problems)
-        assert all(finding.shown.isprintable() for finding in found.findings)
+        assert all(finding.cell.isprintable() for finding in found.findings)
 
 
 LINES = st.one_of(

@@ -308,7 +308,7 @@ class SubmitCall(t.Protocol):
         """Whether the command answers by itself, and submits nothing."""
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def argv(self) -> tuple[str, ...]:
         """The arguments without vsub's own words."""
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> Asked:
@@ -390,7 +390,7 @@ class FrontAdapter(t.Protocol):
     def command_path(self, qsub: str) -> str:
         """Return the path of the command, beside what the site says for its qsub (`pbs_qsub_on_fe`)."""
 
-    def read_call(self, words: t.Sequence[str], environment: t.Mapping[str, str]) -> SubmitCall:
+    def read_call(self, argv: t.Sequence[str], environment: t.Mapping[str, str]) -> SubmitCall:
         """Read the arguments of a call, and the user's environment.
 
         Raises:

@@ -261,8 +261,8 @@ def completion_words(system: str) -> dict[str, t.Sequence[str]]:
     """
     if "completion" not in PARTS.get(system, {}):
         return {}
-    words = _open(system, "completion")
-    return {"commands": words.COMMANDS, "letters": words.LETTERS, "long": words.OPTIONS}
+    options = _open(system, "completion")
+    return {"commands": options.COMMANDS, "letters": options.LETTERS, "long": options.OPTIONS}
 
 
 def find_past_job(policy: Policy, job_id: str, start: int, *, days: int) -> PastJob:

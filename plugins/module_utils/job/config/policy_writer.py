@@ -36,7 +36,7 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
         TEMPLATE,
         site_dir=None,
         sections=sections(),
-        said=settings_lines,
+        settings=settings_lines,
         strange=strange,
         remarks={name: [printable(line) for line in lines] for name, lines in (remarks or {}).items()},
     )

@@ -72,7 +72,7 @@ def look_at_alarm(policy: Policy, limits: HookLimits) -> Finding:
     )
     missed = next((want for want in wants if want[1] < want[-1]), None)
     if missed is None:
-        return Finding("alarm", shown=limits.figure)
+        return Finding("alarm", cell=limits.figure)
     state, left, for_what, name, wanted = missed
     needed_s = max(policy.prologue_timeout, policy.vm_epilogue_timeout + int(EPILOGUE_REMOVAL_S))
     problem = f"{limits.setting} leaves {max(0, left):.0f} s for {for_what}, {name} is {wanted}"
@@ -96,7 +96,7 @@ def note_finding(note: str) -> Finding:
     """
     if note.startswith(NOTE_PREFIX):
         return Finding("note", BAD, "ours", note, "mend it: vtorque-sweep takes the note back then")
-    return Finding("note", WARN, "yes", note) if note else Finding("note", shown="-")
+    return Finding("note", WARN, "yes", note) if note else Finding("note", cell="-")
 
 
 def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH) -> Finding:
@@ -137,7 +137,7 @@ def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Fin
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         problem = f"{', '.join(wrong[:5])}{more}"
         return Finding("names", BAD, BAD, problem, "see /etc/hosts, or the name server, of this node")
-    return Finding("names", shown=str(len(names)))
+    return Finding("names", cell=str(len(names)))
 
 
 def _wrong_with_name(name: str) -> str:

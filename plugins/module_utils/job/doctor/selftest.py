@@ -227,7 +227,7 @@ def _bad(check: str, problem: str, remedy: str = "vmgr job log JOB says what was
 def _exit_status(came: Came) -> Finding:
     known = came.exit_status if came.exit_status is not None else came.record and came.record.exit_status
     if known == STATUS:
-        return Finding("exit status", shown=str(STATUS))
+        return Finding("exit status", cell=str(STATUS))
     return _bad("exit status", f"is {'not known' if known is None else known}, and the script ended with {STATUS}")
 
 
@@ -273,14 +273,14 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
         )
     if guests and host.lower() != guests[0].lower():
         return _bad("machine", f"the job ran on {host}, and its first guest is {guests[0]}")
-    return Finding("machine", shown=host[:64])
+    return Finding("machine", cell=host[:64])
 
 
 def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
     seen, wanted = _line_of(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
     if seen != wanted:
         return _bad("user", f"is {seen or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
-    return Finding("user", shown=expected.user)
+    return Finding("user", cell=expected.user)
 
 
 def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
@@ -296,7 +296,7 @@ def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) ->
         )
     if came.seen.strip() != expected.token:
         return _bad("home", f"what the guest writes into {expected.home} is not there here", "see the export's options")
-    return Finding("home", shown=expected.home)
+    return Finding("home", cell=expected.home)
 
 
 def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
@@ -312,7 +312,7 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
     if counts[:2] != [str(len(named)), str(len(hosts))]:
         seen = _few(" ".join(counts))
         return _bad("node file", f"has {len(named)} lines of {len(hosts)} hosts, and the job's variables say {seen}")
-    return Finding("node file", shown=f"{len(named)} line{'s' if len(named) > 1 else ''}")
+    return Finding("node file", cell=f"{len(named)} line{'s' if len(named) > 1 else ''}")
 
 
 def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
@@ -322,7 +322,7 @@ def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
     lost = [fields[0] for fields in tried if len(fields) != 2 or fields[0] != fields[1]]
     if lost or len(tried) != expected.guests - 1:
         return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
-    return Finding("ways", shown=f"{len(tried)} by ssh")
+    return Finding("ways", cell=f"{len(tried)} by ssh")
 
 
 def workload_seconds(output: str, token: str) -> float | None:
@@ -357,7 +357,7 @@ def _left(came: Came) -> Finding:
         )
     if left:
         return _bad("left", f"left behind: {_few('; '.join(map(str, left)))}", "vtorque-sweep on its nodes")
-    return Finding("left", shown="nothing")
+    return Finding("left", cell="nothing")
 
 
 def _record(expected: Expected, came: Came) -> Finding:

@@ -58,11 +58,11 @@ def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_ui
             "record_host in vtorque.yml, if that is not meant",
         )
     if not same_host(host, here):
-        return Finding("records", shown=host)
+        return Finding("records", cell=host)
     try:
         facts = directory.stat()
     except FileNotFoundError:  # the first one makes it
-        return Finding("records", shown="none yet")
+        return Finding("records", cell="none yet")
     except OSError as error:
         return Finding("records", BAD, BAD, f"{directory}: {error.strerror}", INSTALL)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != owner_uid or facts.st_mode & 0o022:
@@ -92,7 +92,7 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
         found = Finding("configuration")
     report = report.with_finding(found)
     if collection and report.collection == collection:
-        return report.with_finding(Finding("collection", shown=collection))
+        return report.with_finding(Finding("collection", cell=collection))
     problem = f"is {report.collection or 'not known'}, and on {here} {collection or 'not known'}"
     return report.with_finding(Finding("collection", BAD, "other", problem, INSTALL))
 

@@ -21,7 +21,7 @@ class Handover:
     """One call of the command that takes jobs.
 
     Attributes:
-        words: its arguments; where it reads a file, the path as the user wrote it.
+        argv: its arguments; where it reads a file, the path as the user wrote it.
         text: the script that it must read in place of the user's file, or on standard input; None: it reads that file.
         at: index of the word that names the file, in whose place a copy of `text` is put; -1: it reads standard input,
             or no script at all.
@@ -30,7 +30,7 @@ class Handover:
         refusal: why the command refuses the user's script, which it does not explain itself; "": it does not.
     """
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     text: bytes | None = None
     at: int = -1
     name: str = ""

@@ -212,8 +212,8 @@ class Sampler:
 
     def _take(self, lost: t.Collection[str], *, last: bool = False, suspended: bool = False) -> None:
         at_s = round(time.monotonic() - self._began, 3)
-        for name, told in self._blocks.take().items():
-            self._disks[name] = (_sum(told, _READ), _sum(told, _WRITTEN))
+        for name, counters in self._blocks.take().items():
+            self._disks[name] = (_sum(counters, _READ), _sum(counters, _WRITTEN))
         figures = {name: self._read(one) for name, one in self._guests.items() if name not in lost}
         known = {name: self._sums.go_on(name, found) for name, found in figures.items() if found is not None}
         self._log(f"sample at {at_s:.0f} s: {len(known)} of {len(self._guests)} guests", event_log.TRACE, "metrics")
@@ -285,8 +285,8 @@ def _image(spec: GuestSpec | None) -> str:
     return "" if spec is None else "own" if spec.own_image else spec.image
 
 
-def _sum(told: t.Mapping[str, int], pattern: re.Pattern[str]) -> float | None:
-    found = [figure for key, figure in told.items() if pattern.fullmatch(key)]
+def _sum(counters: t.Mapping[str, int], pattern: re.Pattern[str]) -> float | None:
+    found = [figure for key, figure in counters.items() if pattern.fullmatch(key)]
     return sum(found) if found else None
 
 

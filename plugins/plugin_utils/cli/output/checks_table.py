@@ -55,7 +55,7 @@ def rows(reports: t.Sequence[Report], checks: t.Sequence[str]) -> tuple[Row, ...
     for report in reports:
         for one in report.findings:
             # figures of hosts that are well may differ, and make no difference
-            groups.setdefault((one.check, one.state, one.words, one.remedy), []).append((report.node, one.shown))
+            groups.setdefault((one.check, one.state, one.problem, one.remedy), []).append((report.node, one.cell))
     found = [
         Row(
             check,

@@ -278,7 +278,7 @@ def _tell(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], pro
 
 def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRecord | None) -> dict[str, t.Any]:
     findings = [
-        {"proof": one.check, "state": one.state, "shown": one.shown, "words": one.words, "remedy": one.remedy}
+        {"proof": one.check, "state": one.state, "cell": one.cell, "problem": one.problem, "remedy": one.remedy}
         for one in report.findings
     ]
     return {

@@ -42,7 +42,7 @@ def test_settings_are_named_in_the_doctors_own_words(tmp_path: pathlib.Path, cap
     finding = doctor_checks.check_server(Slurm(place), ())
     result = run(slurm_info, capfd, commands=str(place), nodes=["cn1"])
     assert result["faults"] == []
-    assert result["settings"] == [f"{finding.words}: {finding.remedy}"]
+    assert result["settings"] == [f"{finding.problem}: {finding.remedy}"]
     assert "BatchStartTimeout=" in result["settings"][0]
 
 

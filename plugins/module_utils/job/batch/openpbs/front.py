@@ -18,9 +18,9 @@ import typing as t
 from ...request.handover import COMMAND_LINE, Handover, read_script_file
 from ...request.sizes import mem_mib
 from ...request.value_types import KeyFault, format_value
-from . import qsub_words
+from . import qsub_arguments
 from .answers import RESOURCE
-from .qsub_words import Arguments, Chunk, Script
+from .qsub_arguments import Arguments, Chunk, Script
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -90,17 +90,17 @@ def command_path(qsub: str) -> str:
     return qsub
 
 
-def read_call(words: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
+def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> Call:
     """Read a call as qsub does; see `FrontAdapter.read_call`.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         environment: PBS_DPREFIX says how directives begin.
 
     Raises:
         UserFault: a long word is neither ours nor qsub's, or the value of an option is missing.
     """
-    return Call(qsub_words.read(words), environment.get("PBS_DPREFIX"))
+    return Call(qsub_arguments.read(argv), environment.get("PBS_DPREFIX"))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class Call:
         return False
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def argv(self) -> tuple[str, ...]:
         """The arguments without our own words."""
-        return self.arguments.words
+        return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> Job:
         """Read the script with its directives; see `SubmitCall.read_script`.
@@ -140,14 +140,14 @@ class Call:
             UserFault: there is no such file, it cannot be read, or a directive lacks a value.
         """
         option = self.arguments.last("C")
-        own = qsub_words.PREFIX if self.prefix is None else os.fsencode(self.prefix)
+        own = qsub_arguments.PREFIX if self.prefix is None else os.fsencode(self.prefix)
         prefix = own if option is None else os.fsencode(option)
         operand = self.arguments.operands[0] if self.arguments.operands else "-"
         if operand not in ("-", ""):
-            return Job(self.arguments, qsub_words.read_script(read_script_file(operand), operand, prefix))
+            return Job(self.arguments, qsub_arguments.read_script(read_script_file(operand), operand, prefix))
         if self.arguments.last("I") is not None or self.arguments.program is not None:
-            return Job(self.arguments, qsub_words.read_script(b"", "", prefix))
-        return Job(self.arguments, qsub_words.read_script(read_input(), "standard input", prefix), piped=True)
+            return Job(self.arguments, qsub_arguments.read_script(b"", "", prefix))
+        return Job(self.arguments, qsub_arguments.read_script(read_input(), "standard input", prefix), piped=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class Job:
     @property
     def hosts(self) -> int | None:
         """How many hosts the job gets; None: OpenPBS decides, as several chunks may share one."""
-        chunks = qsub_words.read_select(self._resource("select") or "1")
+        chunks = qsub_arguments.read_select(self._resource("select") or "1")
         count = sum(chunk.count for chunk in chunks or ())
         return count if count == 1 or "scatter" in (self._resource("place") or "").split(":") else None
 
@@ -245,7 +245,7 @@ class Job:
 
     def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
         """Chunks that no node can give, which qsub would let wait for ever."""
-        chunks = qsub_words.read_select(self._resource("select") or "") or ()
+        chunks = qsub_arguments.read_select(self._resource("select") or "") or ()
         for chunk in chunks if known else ():
             cores, memory = _count(chunk.value("ncpus")), mem_mib(chunk.value("mem")) or 0
             if not any(node.cores >= cores and (not node.mem_mib or node.mem_mib >= memory) for node in known):
@@ -255,7 +255,7 @@ class Job:
 
     def as_it_is(self) -> Handover:
         """Return what qsub gets of a job without virtual machines."""
-        return self._handover(self.arguments.words, None)
+        return self._handover(self.arguments.argv, None)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
         """Return what qsub gets, and what was raised; see `Asked.submission`.
@@ -269,7 +269,7 @@ class Job:
             UserFault: the request does not fit.
         """
         wire = request.encode()
-        kept = tuple(one for one in map(_without_shell, self.arguments.options) if one.words)
+        options = tuple(one for one in map(_without_shell, self.arguments.options) if one.argv)
         asked = {name for part, _at in self._parts() for name in part.named("l")}
         ours = {RESOURCE: wire}
         notices: list[str] = []
@@ -277,22 +277,22 @@ class Job:
             before = self._resource("select")
             select = _raised(before, need, policy, notices)
             if select != before:
-                kept = tuple(one for one in (_without_resource(one, "select") for one in kept) if one.words)
+                options = tuple(one for one in (_without_resource(one, "select") for one in options) if one.argv)
                 ours["select"] = select
         if policy.pbs_exclusive_node_alloc and "place" not in asked:
             ours["place"] = "excl" if self.hosts == 1 else "scatter:excl"
-        words = tuple(word for name, value in ours.items() for word in ("-l", f"{name}={value}"))
-        arguments = dataclasses.replace(self.arguments, options=kept)
+        argv = tuple(word for name, value in ours.items() for word in ("-l", f"{name}={value}"))
+        arguments = dataclasses.replace(self.arguments, options=options)
         neutral = self.script.neutral if self.script.neutral != self.script.data else None
-        return self._handover((*words, *arguments.words), neutral), tuple(notices)
+        return self._handover((*argv, *arguments.argv), neutral), tuple(notices)
 
-    def _handover(self, words: tuple[str, ...], neutral: bytes | None) -> Handover:
+    def _handover(self, argv: tuple[str, ...], neutral: bytes | None) -> Handover:
         name = self.script.name
         note = "" if neutral is None else f"without the -vm of line {', '.join(map(str, self.vm_lines))}"
         if self.piped:
-            return Handover(words, self.script.data if neutral is None else neutral, -1, name, note)
-        at = len(words) - len(self.arguments.operands) if self.arguments.operands else -1
-        return Handover(words, neutral, at, name, note)
+            return Handover(argv, self.script.data if neutral is None else neutral, -1, name, note)
+        at = len(argv) - len(self.arguments.operands) if self.arguments.operands else -1
+        return Handover(argv, neutral, at, name, note)
 
 
 def _count(text: str) -> int:
@@ -301,7 +301,7 @@ def _count(text: str) -> int:
 
 def _raised(select: str | None, need: Demand, policy: Policy, notices: list[str]) -> str:
     """The chunks of a job, each with what a machine needs and on nodes that have machines."""
-    chunks = qsub_words.read_select(select) if select is not None else (Chunk(1, ()),)
+    chunks = qsub_arguments.read_select(select) if select is not None else (Chunk(1, ()),)
     if chunks is None:
         return select or ""  # qsub will say so
     found: list[str] = []
@@ -320,25 +320,25 @@ def _raised(select: str | None, need: Demand, policy: Policy, notices: list[str]
     return "+".join(found)
 
 
-def _without_shell(option: qsub_words.Option) -> qsub_words.Option:
+def _without_shell(option: qsub_arguments.Option) -> qsub_arguments.Option:
     """A word without `-S` and its value; flags that share it stay."""
     if not option.given or option.given[-1][0] != "S":
         return option
     flags = option.given[:-1]
     word = "".join(letter for letter, _value in flags)
-    return qsub_words.Option((f"-{word}",) if word else (), flags)
+    return qsub_arguments.Option((f"-{word}",) if word else (), flags)
 
 
-def _without_resource(option: qsub_words.Option, name: str) -> qsub_words.Option:
+def _without_resource(option: qsub_arguments.Option, name: str) -> qsub_arguments.Option:
     """A word without a resource of its `-l`; flags that share it stay."""
     if not option.given or option.given[-1][0] != "l":
         return option
-    pairs = [(one, value) for one, value in qsub_words.assignments(option.given[-1][1]) if one != name]
-    if len(pairs) == len(qsub_words.assignments(option.given[-1][1])):
+    pairs = [(one, value) for one, value in qsub_arguments.assignments(option.given[-1][1]) if one != name]
+    if len(pairs) == len(qsub_arguments.assignments(option.given[-1][1])):
         return option
     text = ",".join(f'{one}="{value}"' if "," in value else f"{one}={value}" for one, value in pairs)
     flags = option.given[:-1]
     word = "-" + "".join(letter for letter, _value in flags)
-    return qsub_words.Option(
+    return qsub_arguments.Option(
         ((f"{word}l", text) if text else (word,) if flags else ()), (*flags, *((("l", text),) if text else ()))
     )

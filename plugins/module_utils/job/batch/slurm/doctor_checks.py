@@ -101,8 +101,8 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}")
     version = settings.get("SLURM_VERSION", "")
     if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) != VERSION:
-        words = f"it is Slurm {version or '(unknown)'}, and vTorque reads the answers of 22.05 alone"
-        return Finding("server", BAD, BAD, words, "Slurm 22.05")
+        problem = f"it is Slurm {version or '(unknown)'}, and vTorque reads the answers of 22.05 alone"
+        return Finding("server", BAD, BAD, problem, "Slurm 22.05")
     found = _other_file(settings) or _wrong_setting(settings, BOOT_S)
     return Finding("server", BAD, BAD, *found) if found else Finding("server")
 
@@ -127,27 +127,27 @@ def _wrong_setting(settings: t.Mapping[str, str], needed_s: int) -> Wrong | None
 
     flags = settings.get("PrologFlags", "").lower().split(",")
     if not {"alloc", "contain"} & set(flags):
-        words = "without PrologFlags=Alloc a job's Prolog runs on its first node alone, or not before the job"
-        return words, write("PrologFlags=Alloc,Contain")
+        problem = "without PrologFlags=Alloc a job's Prolog runs on its first node alone, or not before the job"
+        return problem, write("PrologFlags=Alloc,Contain")
     tracking = settings.get("ProctrackType", CGROUPS)
     if tracking != CGROUPS:
-        words = f"ProctrackType is {tracking}: a job's shell knows its job by cgroups alone"
-        return words, f"write ProctrackType={CGROUPS} into slurm.conf, and start the daemons anew"
+        problem = f"ProctrackType is {tracking}: a job's shell knows its job by cgroups alone"
+        return problem, f"write ProctrackType={CGROUPS} into slurm.conf, and start the daemons anew"
     # a VM job's guests boot in Prolog, and meanwhile its node may register
     batch_s = _seconds(settings, "BatchStartTimeout")
     if batch_s is not None and batch_s < needed_s:
-        words = (
+        problem = (
             f"BatchStartTimeout is {batch_s} s: a job whose guests boot for longer is taken for lost, and queued again"
         )
-        return words, write(f"BatchStartTimeout={needed_s}")
+        return problem, write(f"BatchStartTimeout={needed_s}")
     prolog_s = _seconds(settings, "PrologEpilogTimeout")
     if prolog_s is not None and prolog_s < min(needed_s, NONE_S):
-        words = f"PrologEpilogTimeout is {prolog_s} s: a Prolog whose guests boot for longer is killed"
-        return words, write(f"PrologEpilogTimeout={needed_s}, or none,")
+        problem = f"PrologEpilogTimeout is {prolog_s} s: a Prolog whose guests boot for longer is killed"
+        return problem, write(f"PrologEpilogTimeout={needed_s}, or none,")
     for name, launcher in NAMES.items():
         if settings.get(name, "(null)") == "(null)":
-            words = f"it calls no {name}, and no job runs in a virtual machine"
-            return words, write(f"{name}={PLACE / launcher}")
+            problem = f"it calls no {name}, and no job runs in a virtual machine"
+            return problem, write(f"{name}={PLACE / launcher}")
     return None
 
 
@@ -166,17 +166,17 @@ def _not_called(settings: t.Mapping[str, str], place: pathlib.Path, launcher: st
         with contextlib.suppress(OSError):
             if program.samefile(ours) or os.fsencode(ours) in program.read_bytes()[:LOOKED_AT]:
                 return None
-    words = f"{name} is {value[:200]}, which does not call {ours}: no job runs in a virtual machine here"
-    return words, f"write {name}={ours} into slurm.conf, or call it there, then scontrol reconfigure"
+    problem = f"{name} is {value[:200]}, which does not call {ours}: no job runs in a virtual machine here"
+    return problem, f"write {name}={ours} into slurm.conf, or call it there, then scontrol reconfigure"
 
 
 def _without_cpusets(policy: Policy | None) -> Wrong | None:
     """Jobs may share this node, and nothing would keep their guests apart: each is refused."""
     if policy is None or policy.pbs_exclusive_node_alloc or node_traces.cpusets("*"):
         return None
-    words = "jobs may share this node (pbs_exclusive_node_alloc: false), and slurmd gives them no cpusets"
+    problem = "jobs may share this node (pbs_exclusive_node_alloc: false), and slurmd gives them no cpusets"
     remedy = "write TaskPlugin=task/cgroup,task/affinity into slurm.conf and ConstrainCores=yes into cgroup.conf"
-    return words, f"{remedy}, then restart slurmd"
+    return problem, f"{remedy}, then restart slurmd"
 
 
 def _without_feature(batch: Slurm, policy: Policy | None, node: str) -> Wrong | None:
@@ -186,5 +186,5 @@ def _without_feature(batch: Slurm, policy: Policy | None, node: str) -> Wrong | 
     known = batch.node(node)
     if feature in known.properties:
         return None
-    words = f"{known.name} has no feature {feature}, which every VM job asks for (vm_node_property)"
-    return words, f"write Features={feature} to NodeName={known.name} in slurm.conf, then scontrol reconfigure"
+    problem = f"{known.name} has no feature {feature}, which every VM job asks for (vm_node_property)"
+    return problem, f"write Features={feature} to NodeName={known.name} in slurm.conf, then scontrol reconfigure"

@@ -87,8 +87,8 @@ def read_script(arguments: t.Sequence[str]) -> JobScript:
         VTorqueError: there is none, or it cannot be read.
     """
     if arguments[:1] == [COMMAND]:
-        words = tuple(map(os.fsencode, arguments[1:]))
-        return JobScript(b"/vsalloc", b"", RUNS_COMMAND, by_login_shell=False, arguments=words)
+        command = tuple(map(os.fsencode, arguments[1:]))
+        return JobScript(b"/vsalloc", b"", RUNS_COMMAND, by_login_shell=False, arguments=command)
     if not arguments or not arguments[0].startswith("/"):
         raise VTorqueError("nothing was run", "Slurm named no script", "submit a job with vsbatch")
     path = pathlib.Path(arguments[0])

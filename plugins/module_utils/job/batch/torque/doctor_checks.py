@@ -121,7 +121,7 @@ def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
         return Finding("rights", BAD, BAD, "; ".join(wrong), remedy)
     if silent:
         return Finding("rights", WARN, "?", f"the batch server does not tell: {silent[0]}")
-    return Finding("rights", shown="operator")
+    return Finding("rights", cell="operator")
 
 
 def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:

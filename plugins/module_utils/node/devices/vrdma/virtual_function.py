@@ -167,12 +167,12 @@ def _identity_of(one: Function, settings: NodeSettings) -> tuple[str, ...]:
     """
     guests = settings.mac(one.index)
     mac = f"{int(guests[:2], 16) ^ 0x08:02x}{guests[2:]}"
-    words: tuple[str, ...]
+    attributes: tuple[str, ...]
     if one.infiniband:
-        words = ("node_guid", f"{mac[:8]}:ff:fe:{mac[9:]}", "port_guid", f"{mac[:8]}:ff:ff:{mac[9:]}")
+        attributes = ("node_guid", f"{mac[:8]}:ff:fe:{mac[9:]}", "port_guid", f"{mac[:8]}:ff:ff:{mac[9:]}")
     else:
-        words = ("mac", mac, "vlan", str(settings.rdma_vlan or 0), "spoofchk", "on", "trust", "off")
-    return (one.port, str(one.number), *words, "state", "auto")
+        attributes = ("mac", mac, "vlan", str(settings.rdma_vlan or 0), "spoofchk", "on", "trust", "off")
+    return (one.port, str(one.number), *attributes, "state", "auto")
 
 
 def attach(devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], deadline: Deadline) -> None:
@@ -202,8 +202,8 @@ def give_back(mine: t.Sequence[leases.Lease], settings: NodeSettings) -> tuple[s
 
 
 def _give_identity(identity: tuple[str, ...]) -> None:
-    port, number, *words = identity
-    wanted = dict(zip(words[::2], words[1::2], strict=True))
+    port, number, *attributes = identity
+    wanted = dict(zip(attributes[::2], attributes[1::2], strict=True))
     for name, value in wanted.items():
         with contextlib.suppress(OSError) if name == "trust" else contextlib.nullcontext():
             _run("link", "set", "dev", port, "vf", number, name, value)  # a driver without trust has nothing to end

@@ -46,7 +46,7 @@ def settings(tmp_path: pathlib.Path) -> NodeSettings:
 
 
 def seen(finding: Finding) -> tuple[str, str]:
-    return finding.state, finding.shown
+    return finding.state, finding.cell
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_daemon_that_moves_threads_of_guests_is_named(settings: NodeSettings, tm
     assert seen(doctor.check_affinity(settings, tmp_path, os.getuid() + 1)) == ("ok", "ok"), "any user's is none"
     finding = doctor.check_affinity(settings, tmp_path, os.getuid())
     assert seen(finding) == ("warn", "numad")
-    assert "process 12" in finding.words
+    assert "process 12" in finding.problem
 
 
 def test_daemon_that_moves_interrupts_is_named_where_jobs_have_cores_for_virtual_io(
@@ -122,9 +122,9 @@ def test_daemon_that_moves_interrupts_is_named_where_jobs_have_cores_for_virtual
     with_io = dataclasses.replace(settings, io_cores=True)
     finding = doctor.check_affinity(with_io, tmp_path, os.getuid())
     assert seen(finding) == ("warn", "irqbalance")
-    assert "process 7" in finding.words
+    assert "process 7" in finding.problem
     missing = doctor.check_vhost_net(with_io, tmp_path / "vhost-net")
-    assert "jobs with iocm=true are refused here" in missing.words
+    assert "jobs with iocm=true are refused here" in missing.problem
 
 
 GOOD = t.cast(images.Image, object())
@@ -150,8 +150,8 @@ def test_pool(
     monkeypatch.setattr(images, "list_images", lambda _pool: found)
     finding = doctor.look_at_pool(settings.pool)
     assert finding.state == state
-    assert finding.words.startswith(words)
-    assert bool(finding.words) == bool(words)
+    assert finding.problem.startswith(words)
+    assert bool(finding.problem) == bool(words)
 
 
 @pytest.mark.parametrize(("default", "state"), [("debian12", "ok"), ("debian13", "bad"), (None, "ok")])
@@ -168,7 +168,7 @@ def test_pool_has_the_image_of_jobs_that_name_none(
     monkeypatch.setattr(images, "find", find)
     finding = doctor.look_at_pool(tmp_path, default)
     assert finding.state == state
-    assert ("get debian13 (img_default)" in finding.words) == (state == "bad")
+    assert ("get debian13 (img_default)" in finding.problem) == (state == "bad")
 
 
 class Disk(t.NamedTuple):
@@ -190,8 +190,8 @@ def test_disk(
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: Disk(100 << 30, 0, free << 30))
     finding = doctor.look_at_disk(settings)
     assert seen(finding) == expected[:2]
-    assert finding.words.startswith(expected[2])
-    assert bool(finding.words) == bool(expected[2])
+    assert finding.problem.startswith(expected[2])
+    assert bool(finding.problem) == bool(expected[2])
 
 
 def test_disk_without_room(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_disk_without_room(settings: NodeSettings, monkeypatch: pytest.MonkeyPat
 def test_clock_that_nobody_keeps_is_told(settings: NodeSettings, word: int, state: str) -> None:
     finding = doctor.look_at_clock(settings, lambda: word)
     assert finding.state == state
-    assert bool(finding.words) is (state == "warn")
+    assert bool(finding.problem) is (state == "warn")
 
 
 def test_kernel_tells_of_its_clock(settings: NodeSettings) -> None:
@@ -248,7 +248,7 @@ def test_leftovers_of_the_last_sweep_are_reported(settings: NodeSettings) -> Non
     doctor.note_sweep(settings, ["4.fe.1: still\nhere\x1b[2J", *map(str, range(9))])
     finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
     assert seen(finding) == ("warn", "left")
-    assert finding.words == "the last one left: 4.fe.1: still here?[2J; 0; 1; 2; 3"
+    assert finding.problem == "the last one left: 4.fe.1: still here?[2J; 0; 1; 2; 3"
     doctor.note_sweep(settings)
     assert seen(doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")) == ("ok", "ok")
 
@@ -275,8 +275,8 @@ def test_sharing(
     monkeypatch.setattr(doctor.socket, "getaddrinfo", resolve)
     finding = doctor.look_at_sharing(dataclasses.replace(settings, **changes))
     assert seen(finding) == expected
-    assert finding.words.startswith(words)
-    assert bool(finding.words) == bool(words)
+    assert finding.problem.startswith(words)
+    assert bool(finding.problem) == bool(words)
 
 
 def test_sharing_without_its_program(settings: NodeSettings) -> None:
@@ -311,7 +311,7 @@ def test_leftovers_are_reported_and_not_removed(
     there.mkdir(parents=True)
     finding = doctor.look_at_left(settings, lambda _job, _start: alive, lambda _job: False)
     assert seen(finding) == expected
-    assert ("directory 4.fe.1" in finding.words) is not alive
+    assert ("directory 4.fe.1" in finding.problem) is not alive
     assert there.exists()
     assert not (settings.run_dir / "suspects.json").exists()
 
@@ -351,7 +351,7 @@ def test_records_that_the_front_end_does_not_get_are_told(
         delivery_queue.tried(key, why, settings.state_dir)
     finding = doctor.look_at_spool(settings)
     assert seen(finding) == expected
-    assert re.search(words, finding.words)
+    assert re.search(words, finding.problem)
 
 
 def test_each_check_is_known(settings: NodeSettings) -> None:
@@ -382,11 +382,11 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
         copy_queue.want(settings, copy_queue.Want("local", name))
     copy_worker.work_off(settings, lambda *_words: None)
     assert seen(look()) == ("warn", "50%")
-    assert "gone@1: no such image" in look().words
+    assert "gone@1: no such image" in look().problem
     copy_queue.want(settings, copy_queue.Want("local", "gone@1"))
     assert seen(look()) == ("ok", "50%")
     image_pool.spoil(settings.images_dir / "copies/tiny@1/disk.img")
-    assert "copy of tiny@1: disk.img was changed since it was verified" in look().words
+    assert "copy of tiny@1: disk.img was changed since it was verified" in look().problem
 
 
 def test_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
@@ -419,7 +419,7 @@ def test_huge_pages_are_counted_and_warned_of_where_they_hinder(
         pools.set(cell, total, 10 if total and not cell else 0)
     monkeypatch.setattr(memory, "node_mib", lambda: 1000)
     finding = doctor.check_pages(dataclasses.replace(settings, host_ram_mib=100, pages_raise=raises))
-    assert (seen(finding), words in finding.words) == ((state, shown), True)
+    assert (seen(finding), words in finding.problem) == ((state, shown), True)
 
 
 def test_kernel_without_huge_pages_is_nothing_to_look_at(

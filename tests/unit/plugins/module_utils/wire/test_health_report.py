@@ -81,9 +81,9 @@ def test_report_of_another_form_is_refused(change: dict[str, t.Any]) -> None:
 def test_report_of_another_node_is_printable() -> None:
     data = Report("cn1", (Finding("disk", BAD, "\x1b[2J" + "x" * 90, "\x1b[2J" + "y" * 9000),)).to_dict()
     found = report_from_dict("cn1", data).findings[0]
-    assert found.shown == "?[2J" + "x" * 16
-    assert found.words.startswith("?[2Jyyy")
-    assert len(found.words) == 600
+    assert found.cell == "?[2J" + "x" * 16
+    assert found.problem.startswith("?[2Jyyy")
+    assert len(found.problem) == 600
 
 
 def fails_with(error: Exception) -> t.Callable[[], Finding]:
@@ -115,11 +115,11 @@ def test_each_check_has_its_own_end() -> None:
     assert [(finding.check, finding.state) for finding in found] == [
         ("libvirt", OK), ("bridge", BAD), ("disk", BAD), ("pool", BAD), ("ssh", BAD),
     ]  # fmt: skip
-    assert (found[1].words, found[1].remedy) == ("bridge br0: is missing", "make it")
+    assert (found[1].problem, found[1].remedy) == ("bridge br0: is missing", "make it")
     assert found[1].explanation == "bridge br0: is missing (make it)"
-    assert "Input/output error" in found[2].words
-    assert "a fault in vTorque itself: ZeroDivisionError('oh')" in found[3].words
-    assert (found[4].shown, found[4].words[:21]) == ("silent", "gave no answer within")
+    assert "Input/output error" in found[2].problem
+    assert "a fault in vTorque itself: ZeroDivisionError('oh')" in found[3].problem
+    assert (found[4].cell, found[4].problem[:21]) == ("silent", "gave no answer within")
 
 
 def test_request_crosses_a_connection() -> None:

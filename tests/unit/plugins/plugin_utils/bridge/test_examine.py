@@ -28,7 +28,7 @@ def well(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(examine.node_doctor, "checks", lambda *_words: good(CHECKS[1:8]))
     monkeypatch.setattr(examine.job_doctor, "checks", lambda *_words, **_how: good(CHECKS[8:]))
-    monkeypatch.setattr(examine.node_doctor, "look_at_left", lambda *_words: Finding("left", shown="looked"))
+    monkeypatch.setattr(examine.node_doctor, "look_at_left", lambda *_words: Finding("left", cell="looked"))
 
 
 def load_broken() -> Policy:
@@ -125,7 +125,7 @@ def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script
     assert not report.asked
     (finding,) = report.findings
     assert (finding.check, finding.state) == ("ssh", BAD)
-    assert finding.words.startswith(words)
+    assert finding.problem.startswith(words)
 
 
 @pytest.mark.parametrize("moment", ["began", "ended"])

@@ -124,7 +124,7 @@ def test_refusal_is_a_finding(tmp_path: pathlib.Path, script: str, words: str) -
     one = selftest_call.prepare(tmp_path, "1", 1, open_trial("torque"))
     submit(one, vsub_that(tmp_path, script))
     assert one.failure is not None
-    assert (one.failure.check, one.failure.state, one.failure.words) == ("submitted", "bad", words)
+    assert (one.failure.check, one.failure.state, one.failure.problem) == ("submitted", "bad", words)
     batch = Batch()
     wait(batch, one)
     assert batch.deleted == []
@@ -144,7 +144,7 @@ def test_held_job_is_taken_back_with_the_reason(tmp_path: pathlib.Path) -> None:
     one, batch = trial(tmp_path), Batch(j1="RH")
     wait(batch, one)
     assert one.failure is not None
-    assert (one.failure.shown, one.failure.words, one.asked) == ("held", "it is held: held: no home", True)
+    assert (one.failure.cell, one.failure.problem, one.asked) == ("held", "it is held: held: no home", True)
     assert batch.deleted == ["j1.fe"]
 
 
@@ -153,7 +153,7 @@ def test_late_job_is_taken_back(tmp_path: pathlib.Path) -> None:
     wait(batch, one, done, timeout_s=0)
     assert (one.asked, done.asked) == (False, True)
     assert one.failure is not None
-    assert "job j1.fe is in state Q, not over after 0 s" in one.failure.words
+    assert "job j1.fe is in state Q, not over after 0 s" in one.failure.problem
     assert batch.deleted == ["j1.fe"]
     report, record = selftest_call.report(one, EXPECTED, tmp_path / "records")
     assert (report.asked, report.well, record) == (False, False, None)
@@ -193,7 +193,7 @@ def test_selftest_output_that_is_no_file_is_missing(tmp_path: pathlib.Path, kind
     report, _record = selftest_call.report(one, dataclasses.replace(EXPECTED, token=one.token), tmp_path / "records")
     found = report.finding("output")
     assert found is not None
-    assert "did not come" in found.words
+    assert "did not come" in found.problem
 
 
 def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

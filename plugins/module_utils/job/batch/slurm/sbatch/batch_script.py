@@ -66,13 +66,13 @@ def read_script(data: bytes, name: str) -> Script:
 def _of_line(text: str) -> dict[str, str]:
     """The options in a `#SBATCH` line, whose words are quoted as for a shell."""
     try:
-        words = shlex.split(text, comments=True)
+        rest = shlex.split(text, comments=True)
     except ValueError:  # sbatch will say so
-        words = text.split()
+        rest = text.split()
     given: dict[str, str] = {}
-    while words:
-        if words[0].startswith("-") and len(words[0]) > 1:
-            given |= options.take(words)[0]
+    while rest:
+        if rest[0].startswith("-") and len(rest[0]) > 1:
+            given |= options.take(rest)[0]
         else:
-            words.pop(0)
+            rest.pop(0)
     return given

@@ -91,7 +91,7 @@ class Call:
         return bool(ASKED.intersection(self.given))
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def argv(self) -> tuple[str, ...]:
         """The arguments without our own words."""
         wrap = () if self.wrap is None else (f"--wrap={self.wrap}",)
         return (*self.options, *wrap, *self.operands)
@@ -127,44 +127,44 @@ def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str], flags: t.
     Raises:
         UserFault: a value of one of our options is missing, or there are several components of a job.
     """
-    words = list(argv)
+    rest = list(argv)
     options: list[str] = []
     vm: list[str] = []
     given: dict[str, str] = {}
     own: dict[str, str | None] = {}
-    while words and words[0].startswith("-") and words[0] != "-":
-        if words[0] == "--":
-            words.pop(0)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        if rest[0] == "--":
+            rest.pop(0)
             break
-        name, equals, value = words[0].partition("=")
+        name, equals, value = rest[0].partition("=")
         if name in VM:
-            words.pop(0)
-            vm.append(value if equals else _next(words, name))
+            rest.pop(0)
+            vm.append(value if equals else _next(rest, name))
             continue
-        if words[0] in sbatch_options.OWN or name == sbatch_options.QUERY:
-            words.pop(0)
-            own[name] = value if equals else (words.pop(0) if name == sbatch_options.QUERY and words else None)
+        if rest[0] in sbatch_options.OWN or name == sbatch_options.QUERY:
+            rest.pop(0)
+            own[name] = value if equals else (rest.pop(0) if name == sbatch_options.QUERY and rest else None)
             continue
         if name.lstrip("-") in flags:
             given[name.lstrip("-")] = value
-            options.append(words.pop(0))
+            options.append(rest.pop(0))
             continue
-        found, taken = sbatch_options.take(words)
+        found, taken = sbatch_options.take(rest)
         if "wrap" in found and len(taken) == 1 and "=" not in taken[0]:
             raise _without_value("--wrap")
         given |= found
         options += () if "wrap" in found else taken
-    if words[:1] == [":"]:
+    if rest[:1] == [":"]:
         raise UserFault("an argument ':'", HET_JOB)
     own |= {"--help": None} if "help" in given else {}
     wrap = given.pop("wrap", None)
-    return Call(tuple(options), tuple(vm), given, wrap, tuple(words), own, environment)
+    return Call(tuple(options), tuple(vm), given, wrap, tuple(rest), own, environment)
 
 
-def _next(words: list[str], name: str) -> str:
-    if not words:
+def _next(rest: list[str], name: str) -> str:
+    if not rest:
         raise _without_value(name)
-    return words.pop(0)
+    return rest.pop(0)
 
 
 def _without_value(name: str) -> UserFault:
@@ -271,7 +271,7 @@ class Job:
     def as_it_is(self) -> Handover:
         """Return what sbatch gets of a job without virtual machines."""
         piped = self.call.wrap is None and not self.call.operands
-        return Handover(self.call.words, self.script.data if piped else None, -1, self.script.name)
+        return Handover(self.call.argv, self.script.data if piped else None, -1, self.script.name)
 
     def asked_words(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
         """Return the options of the job: the user's, what its machines need, and the request.
@@ -299,11 +299,11 @@ class Job:
         Raises:
             UserFault: the request does not fit, or the user counts nodes by features, without ours.
         """
-        words = self.asked_words(request, need, policy)
+        options = self.asked_words(request, need, policy)
         path = self.call.operands[0] if self.call.operands else self.script.name
         text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
         note = "with the job's shell in its first line"
-        return Handover((*words, path, *self.call.operands[1:]), text, len(words), self.script.name, note), ()
+        return Handover((*options, path, *self.call.operands[1:]), text, len(options), self.script.name, note), ()
 
 
 def with_interpreter(script: Script, program: str) -> bytes:

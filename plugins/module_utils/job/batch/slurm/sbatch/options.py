@@ -69,16 +69,16 @@ def whole(name: str) -> str:
     return found[0] if len(found) == 1 else name
 
 
-def take(words: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+def take(rest: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Take the options of the first word.
 
     Args:
-        words: the first one is an option; it is removed, with the second one where that is its value.
+        rest: the first one is an option; it is removed, with the second one where that is its value.
 
     Returns:
         Their values by their long names ("": none; a letter that does not matter is its own name); the words.
     """
-    word = words.pop(0)
+    word = rest.pop(0)
     found: dict[str, str] = {}
     if word.startswith("--"):
         name, equals, value = word[2:].partition("=")
@@ -94,9 +94,9 @@ def take(words: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
                 found[name] = word[place:]
                 needs = not word[place:]
                 break
-    if not needs or not words:
+    if not needs or not rest:
         return found, (word,)
-    found[name] = words.pop(0)
+    found[name] = rest.pop(0)
     return found, (word, found[name])
 
 

@@ -104,7 +104,7 @@ class Job(front.Job):
 
     def as_it_is(self) -> Handover:
         """Return what salloc gets of a job without virtual machines."""
-        return Handover(self.call.words)
+        return Handover(self.call.argv)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
         """Return what salloc gets; see `Asked.submission`.

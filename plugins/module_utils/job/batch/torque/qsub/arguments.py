@@ -59,13 +59,13 @@ class Arguments:
     """Words as given, and what they are.
 
     Attributes:
-        words: all of them, untouched and in order.
+        argv: all of them, untouched and in order.
         options: what qsub (or vsub) reads as options, in order.
         operands: indices of the words that are neither options nor values.
         permute: were options read after the operand too?
     """
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     options: tuple[Option, ...]
     operands: tuple[int, ...]
     permute: bool = True
@@ -114,7 +114,7 @@ class Arguments:
 
     def without(self, *names: str) -> Arguments:
         """The same without the options of these names and their values; flags that share a word stay."""
-        argv: list[str | None] = list(self.words)
+        argv: list[str | None] = list(self.argv)
         for option in reversed([option for option in self.options if option.name in names]):
             if option.value_word > option.word:
                 argv[option.value_word] = None
@@ -126,7 +126,7 @@ class Arguments:
 
     def with_front(self, *argv: str) -> Arguments:
         """The same with options put before all others."""
-        return self._again([*argv, *self.words])
+        return self._again([*argv, *self.argv])
 
     def with_resource(self, name: str, value: str) -> Arguments:
         """The same with `-l name=value`: in place of the value that counts, or put before all other options."""
@@ -134,7 +134,7 @@ class Arguments:
             for resource in reversed(read_resources(option.value or "")):
                 if resource.name == name:
                     begin, end = option.value_at + resource.begin, option.value_at + resource.end
-                    argv = list(self.words)
+                    argv = list(self.argv)
                     word = argv[option.value_word]
                     argv[option.value_word] = word[:begin] + value + word[end:]
                     return self._again(argv)

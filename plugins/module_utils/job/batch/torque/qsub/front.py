@@ -59,17 +59,17 @@ def command_path(qsub: str) -> str:
     return qsub
 
 
-def read_call(words: t.Sequence[str], environment: t.Mapping[str, str]) -> QsubCall:
+def read_call(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> QsubCall:
     """Read a call as qsub does; see `FrontAdapter.read_call`.
 
     Args:
-        words: the arguments.
+        argv: the arguments.
         environment: POSIXLY_CORRECT says whether options end at the script, PBS_DPREFIX how directives begin.
 
     Raises:
         UserFault: a long word is neither ours nor qsub's.
     """
-    arguments = Arguments.read(words, permute="POSIXLY_CORRECT" not in environment)
+    arguments = Arguments.read(argv, permute="POSIXLY_CORRECT" not in environment)
     own = {option.name: option.value for option in arguments.options if option.name.startswith("--")}
     if not {"--help", "--version"} & set(own) and (unknown := set(own) - {*OWN, ABOUT}):
         word = min(unknown)
@@ -98,9 +98,9 @@ class QsubCall:
         return ABOUT in self.own
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def argv(self) -> tuple[str, ...]:
         """The arguments without our own words."""
-        return self.arguments.words
+        return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> QsubJob:
         """Read the script with its directives; see `SubmitCall.read_script`.
@@ -114,7 +114,7 @@ class QsubCall:
         option = self.arguments.last("C")
         own = directives.PREFIX if self.prefix is None else os.fsencode(self.prefix)
         prefix = own if option is None else os.fsencode(option)
-        operand = self.arguments.words[self.arguments.operands[0]] if self.arguments.operands else "-"
+        operand = self.arguments.argv[self.arguments.operands[0]] if self.arguments.operands else "-"
         if operand not in ("-", ""):
             script, piped = directives.read(read_script_file(operand), operand, prefix), False
         elif self.arguments.all("I"):
@@ -237,7 +237,7 @@ class QsubJob:
     def _command(self, places: GuestPlaces) -> t.Iterator[KeyFault]:
         """The command of `-I -x` is run by its path in the guest: a file of the home must be there."""
         arguments = self.options.arguments
-        operands = [arguments.words[index] for index in arguments.operands]
+        operands = [arguments.argv[index] for index in arguments.operands]
         path = os.path.abspath(operands[0]) if operands else ""  # noqa: PTH100
         if self.script.vm_texts:
             yield KeyFault("-vm", "", "of a command of -x is said on the command line", self.script.name)
@@ -286,11 +286,11 @@ class QsubJob:
         name, lines = self.script.name, ", ".join(map(str, self.vm_lines))
         note = "" if neutral is None else f"without the -{VM} of line {lines}"
         if self.piped:
-            return Handover(arguments.words, self.script.data if neutral is None else neutral, -1, name, note)
+            return Handover(arguments.argv, self.script.data if neutral is None else neutral, -1, name, note)
         # the operand of `-I -x` is a command, and none of qsub's scripts
         refusal = "" if arguments.all("I") else script_text.find_fault(self.script.data, name)
         at = arguments.operands[0] if arguments.operands else -1
-        return Handover(arguments.words, neutral, at, name, note, refusal)
+        return Handover(arguments.argv, neutral, at, name, note, refusal)
 
 
 def _ours(options: Options, request: Request, policy: Policy) -> Arguments:

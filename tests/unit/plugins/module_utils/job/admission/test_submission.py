@@ -42,7 +42,7 @@ def submission(words: list[str], script: bytes = b"", policy: Policy = POLICY) -
 
 
 def arguments(done: Submission) -> Arguments:
-    return Arguments.read(done.handover.words)
+    return Arguments.read(done.handover.argv)
 
 
 TEXT = st.text("ab =,:*'\"$\\é-", max_size=6)
@@ -60,8 +60,8 @@ def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: 
     words = [word for option in options for word in option] + operand
     done = arguments(submission(words))
     mine = [word for option in options if option[0] != "-vm" for word in option] + operand
-    assert list(done.words[len(done.words) - len(mine) :]) == mine
-    added = Arguments.read(done.words[: len(done.words) - len(mine)])
+    assert list(done.argv[len(done.argv) - len(mine) :]) == mine
+    added = Arguments.read(done.argv[: len(done.argv) - len(mine)])
     assert {option.name for option in added.options} <= {"S", "W", "l", "n"}
     assert added.operands == ()
     request = Request.decode((added.last("W") or "").removeprefix("x="))
@@ -158,7 +158,7 @@ def test_request_that_another_made_is_not_the_users_to_give(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["stageout=/o@myvtorque:/p", "stagein=/a@vtorque:/b", "x=my-vtorque:1"])
 def test_host_may_be_named_as_the_product(value: str) -> None:
-    assert value in arguments(submission(["-W", value])).words
+    assert value in arguments(submission(["-W", value])).argv
 
 
 def test_work_directory_is_only_a_variable() -> None:
@@ -167,7 +167,7 @@ def test_work_directory_is_only_a_variable() -> None:
 
 def test_command_that_lies_in_a_home_which_guests_do_not_have_is_refused() -> None:
     words = ["-I", "-x", "/home/alice/bin/look", "a b"]
-    assert list(arguments(submission(words, policy=SHARED)).words[-4:]) == words
+    assert list(arguments(submission(words, policy=SHARED)).argv[-4:]) == words
     with pytest.raises(RequestErrors, match="lies in your home, and the guest's is empty"):
         submission(words)
 

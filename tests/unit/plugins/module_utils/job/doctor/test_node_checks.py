@@ -78,7 +78,7 @@ def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, wo
     finding = node_checks.look_at_alarm(policy, hook_calls.hook_limits(policy))
     assert finding.state == state
     assert words in finding.explanation
-    assert bool(finding.words) == bool(words)
+    assert bool(finding.problem) == bool(words)
 
 
 @pytest.fixture
@@ -125,8 +125,8 @@ def test_check_hooks_with_a_checkpoint_script_of_the_mom_warns_with_the_remedy(
 ) -> None:
     (mom_priv / "config").write_text(f"{CONFIG}{line}\n")
     finding = hooks(mom_priv)
-    assert (finding.state, finding.shown) == ("warn", "ok")
-    assert finding.words.startswith(f"{directive} in {mom_priv}/config: any user can have text of theirs run by root")
+    assert (finding.state, finding.cell) == ("warn", "ok")
+    assert finding.problem.startswith(f"{directive} in {mom_priv}/config: any user can have text of theirs run by root")
     assert finding.remedy == f"remove it, then kill -HUP $(cat {mom_priv}/mom.lock)"
 
 
@@ -151,8 +151,8 @@ def test_check_hooks_with_two_ways_to_root_names_both(mom_priv: pathlib.Path) ->
     (mom_priv / "config").write_text(f"{CONFIG}$checkpoint_script /opt/c.sh\n")
     (mom_priv / "prologue.night").touch()
     finding = hooks(mom_priv)
-    assert "prologue.night in " in finding.words
-    assert "$checkpoint_script in " in finding.words
+    assert "prologue.night in " in finding.problem
+    assert "$checkpoint_script in " in finding.problem
     assert finding.remedy.startswith("keep it elsewhere; remove it")
 
 
@@ -172,18 +172,18 @@ def test_hook_that_the_mom_would_not_run(mom_priv: pathlib.Path, name: str, mode
         (mom_priv / name).unlink()
     finding = hooks(mom_priv)
     assert finding.state == "bad"
-    assert words in finding.words
+    assert words in finding.problem
     assert finding.remedy == "play mikelangelo.vtorque.install"
 
 
 def test_hook_of_somebody_else(mom_priv: pathlib.Path) -> None:
-    assert "owner" in hooks(mom_priv, uid=os.getuid() + 1).words
+    assert "owner" in hooks(mom_priv, uid=os.getuid() + 1).problem
     (mom_priv / "prologue").chmod(0o700)
     (mom_priv / "prologue").write_text("#!/bin/sh\nexit 0\n")
-    assert "prologue is not vTorque's" in hooks(mom_priv).words
+    assert "prologue is not vTorque's" in hooks(mom_priv).problem
     (mom_priv / "epilogue").unlink()
     (mom_priv / "epilogue").mkdir()
-    assert "epilogue is no file" in hooks(mom_priv).words
+    assert "epilogue is no file" in hooks(mom_priv).problem
 
 
 def test_hook_of_another_version_is_told(mom_priv: pathlib.Path) -> None:
@@ -192,8 +192,8 @@ def test_hook_of_another_version_is_told(mom_priv: pathlib.Path) -> None:
     (mom_priv / "epilogue").chmod(0o700)
     (mom_priv / "epilogue").write_text(f"{text}exit 0\n")
     finding = doctor_checks.check_hooks(mom_priv, os.getuid(), text)
-    assert (finding.state, finding.shown) == ("warn", "other")
-    assert finding.words.startswith("epilogue in ")
+    assert (finding.state, finding.cell) == ("warn", "other")
+    assert finding.problem.startswith("epilogue in ")
 
 
 def test_hook_is_expected_as_it_is_installed() -> None:
@@ -246,7 +246,7 @@ def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, s
     """A server that is silent says nothing of a node's rights."""
     finding = doctor_checks.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
     assert finding.state == state
-    assert finding.words.startswith(words)
+    assert finding.problem.startswith(words)
     assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
 
 
@@ -284,14 +284,14 @@ def test_names_of_others(
     monkeypatch.setattr(node_checks.socket, "getaddrinfo", resolve)
     finding = node_checks.look_at_names(any_batch(names=("cn1", "cn2")), "cn1", "fe")
     assert finding.state == state
-    assert finding.words.startswith(words)
+    assert finding.problem.startswith(words)
 
 
 def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> None:
     (mom_priv / "prologue.orig").write_text("")
     finding = hooks(mom_priv)
     assert finding.state == "warn"
-    assert finding.words.startswith("prologue.orig in ")
+    assert finding.problem.startswith("prologue.orig in ")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_note(server: dict[str, t.Any], state: str, words: str) -> None:
     """A server that is silent, which is no fault of the node's, must not make a health check fail everywhere."""
     finding = node_checks.look_at_note(any_batch(**server), "cn1")
     assert finding.state == state
-    assert finding.words.startswith(words)
+    assert finding.problem.startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -349,13 +349,13 @@ def test_ways_to_other_nodes(
     """One that is not reached may itself be the one that is ill."""
     finding = node_checks.look_at_ways(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
     assert finding.state == state
-    assert finding.words.startswith(words)
-    assert bool(finding.words) == bool(words)
+    assert finding.problem.startswith(words)
+    assert bool(finding.problem) == bool(words)
 
 
 def test_ways_that_nobody_names() -> None:
     finding = node_checks.look_at_ways(any_batch(silent=True), "cn1", 5)
-    assert (finding.state, finding.shown) == ("warn", "?")
+    assert (finding.state, finding.cell) == ("warn", "?")
 
 
 def test_ssh_that_hangs_or_is_missing(tmp_path: pathlib.Path) -> None:

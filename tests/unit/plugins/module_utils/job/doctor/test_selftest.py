@@ -52,7 +52,7 @@ def test_all_is_proven() -> None:
     proofs = found()
     assert list(proofs) == [proof for proof in selftest.PROOFS[2:] if proof != selftest.WORKLOAD]
     assert {finding.state for finding in proofs.values()} == {"ok"}
-    assert not any(finding.words for finding in proofs.values())
+    assert not any(finding.problem for finding in proofs.values())
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_all_is_proven() -> None:
 def test_selftest_without_one_proof_fails_that_check_alone(proof: str, changes: dict[str, t.Any], words: str) -> None:
     finding = found(**changes)[proof]
     assert finding.state == "bad"
-    assert words in finding.words
+    assert words in finding.problem
     assert finding.remedy or proof == "exit status"
 
 
@@ -107,14 +107,14 @@ def test_selftest_without_one_proof_fails_that_check_alone(proof: str, changes: 
 )
 def test_selftest_with_a_weaker_proof_warns(proof: str, changes: dict[str, t.Any], words: str) -> None:
     finding = found(**changes)[proof]
-    assert (finding.state, words in finding.words) == ("warn", True)
+    assert (finding.state, words in finding.problem) == ("warn", True)
 
 
 @pytest.mark.parametrize("output", [OUTPUT.replace(" ", " \x1b]0;x\x07\x9b2J", 30), "\x1b[2J\n"], ids=["whole", "not"])
 def test_selftest_output_is_printable(output: str) -> None:
     output = output.replace("begin \x1b]0;x\x07\x9b2J", "begin ").replace("end \x1b]0;x\x07\x9b2J", "end ")
     proofs = found(output=output, errors="\x1b[2Jno\n", record=record(left=["\x1b[2J"], guests=[]))
-    texts = [text for one in proofs.values() for text in (one.words, one.shown, one.remedy)]
+    texts = [text for one in proofs.values() for text in (one.problem, one.cell, one.remedy)]
     assert all(text.isprintable() for text in texts)
     assert any("?" in text for text in texts)
     assert proofs["user"].state == "bad"
@@ -161,7 +161,7 @@ def test_script_says_what_is_expected_of_it(
     one = dataclasses.replace(EXPECTED, guests=1, nodes=(host,))
     proofs = {finding.check: finding for finding in selftest.judge(one, came)}
     assert {name for name, finding in proofs.items() if finding.state == "bad"} == {"machine", "user", "record"}
-    assert "in no virtual machine" in proofs["machine"].words
+    assert "in no virtual machine" in proofs["machine"].problem
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_workload_that_ends_well_is_proven_between_ssh_and_traces() -> None:
 )
 def test_workload_that_fails_says_how(output: str, problem: str, seconds: float | None) -> None:
     finding = found(WORK, output=output)["workload"]
-    assert (finding.state, problem in finding.words) == ("bad", True), finding.words
+    assert (finding.state, problem in finding.problem) == ("bad", True), finding.problem
     assert selftest.workload_seconds(output, "ab12") == seconds
 
 

@@ -51,8 +51,8 @@ def look(printed: str | None, *nodes: str) -> Finding:
 
 def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> None:
     found = doctor_checks.check_server(t.cast("t.Any", Server(PRINTED)), ("cn1", "cn2"), "busy today")
-    assert (found.state, found.shown) == ("warn", "ok")
-    assert found.words.endswith("which is not read: busy today")
+    assert (found.state, found.cell) == ("warn", "ok")
+    assert found.problem.endswith("which is not read: busy today")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> 
 def test_settings_of_the_batch_server(printed: str | None, state: str, words: str) -> None:
     finding = look(printed)
     assert finding.state == state
-    assert finding.words.startswith(words)
+    assert finding.problem.startswith(words)
     assert bool(finding.remedy) is (state != "ok")
 
 
@@ -128,18 +128,18 @@ def test_configurations_beside_each_other(theirs: Policy, state: str, words: str
     compared = site_checks.compare(report, OURS, "1-a", "fe")
     found = compared.finding("configuration")
     assert found is not None
-    assert (found.state, found.words) == (state, words)
+    assert (found.state, found.problem) == (state, words)
     same = compared.finding("collection")
-    assert same == Finding("collection", shown="1-a")
+    assert same == Finding("collection", cell="1-a")
 
 
 def test_collections_beside_each_other() -> None:
     found = site_checks.compare(Report("cn1", (), settings=OURS), OURS, "1-a", "fe").finding("collection")
     assert found is not None
-    assert (found.state, found.words) == ("bad", "is not known, and on fe 1-a")
+    assert (found.state, found.problem) == ("bad", "is not known, and on fe 1-a")
     found = site_checks.compare(Report("cn1", (), settings=OURS), OURS, "", "fe").finding("collection")
     assert found is not None
-    assert (found.state, found.words) == ("bad", "is not known, and on fe not known")
+    assert (found.state, found.problem) == ("bad", "is not known, and on fe not known")
 
 
 def test_parameter_that_one_version_lacks_differs() -> None:
@@ -167,7 +167,7 @@ def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, words: str) 
     silent = Report("cn1", (Finding("ssh", "bad", "silent"),), asked=False)
     found = site_checks.with_servers_word(silent, node).finding("note")
     assert found is not None
-    assert (found.state, found.words) == (state, words)
+    assert (found.state, found.problem) == (state, words)
     assert site_checks.compare(silent, OURS, "1-a", "fe") == silent
     assert site_checks.with_servers_word(Report("cn1", ()), node) == Report("cn1", ())
     assert site_checks.with_servers_word(silent, None) == silent
@@ -180,7 +180,7 @@ def test_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe: str
     qsub = tmp_path / "qsub"
     policy = dataclasses.replace(Policy(), regex_fe=regex_fe or Policy().regex_fe, **{parameter: str(qsub)})
     absent = site_checks.look_at_qsub(policy, "fe")
-    assert (absent.state, absent.words, absent.remedy) == (
+    assert (absent.state, absent.problem, absent.remedy) == (
         "bad", f"vsub finds no {qsub}: nobody can submit here", f"correct {parameter}",
     )  # fmt: skip
     qsub.write_text("#!/bin/sh\n")
@@ -192,6 +192,6 @@ def test_sbatch_that_is_called_on_a_site_with_slurm(tmp_path: pathlib.Path) -> N
     policy = dataclasses.replace(Policy(), batch_system="slurm", pbs_qsub_on_fe=str(tmp_path / "qsub"))
     (tmp_path / "qsub").touch(0o755)
     absent = site_checks.look_at_qsub(policy, "fe")
-    assert (absent.state, absent.words) == ("bad", f"vsub finds no {tmp_path}/sbatch: nobody can submit here")
+    assert (absent.state, absent.problem) == ("bad", f"vsub finds no {tmp_path}/sbatch: nobody can submit here")
     (tmp_path / "sbatch").touch(0o755)
     assert site_checks.look_at_qsub(policy, "fe").state == "ok"

@@ -217,7 +217,7 @@ def test_doctor_names_a_place_in_which_no_region_can_be_made(settings: NodeSetti
     assert doctor.check_devices(settings).state == "none"
     place.chmod(0o777)
     found = doctor.check_devices(settings)
-    assert (found.state, "mode 777, not 1777" in found.words) == ("bad", True)
+    assert (found.state, "mode 777, not 1777" in found.problem) == ("bad", True)
     assert doctor.check_devices(dataclasses.replace(settings, shares_regions=False)).state == "none"
 
 

@@ -87,17 +87,17 @@ def test_health_and_doctor_name_what_no_guest_can_have(with_nic: Node, tree: Tre
     settings = dataclasses.replace(with_nic.settings, pci_classes=with_nic.settings.pci_classes[:1])
     causes.check_devices(settings)
     found = doctor.check_devices(settings)
-    assert (found.state, found.shown) == ("ok", "1/1")
+    assert (found.state, found.cell) == ("ok", "1/1")
     leases.quarantine(NIC, "it answers no more", settings)
     with pytest.raises(NodeFault, match=r"0000:01:00.0: it answers no more") as fault:
         causes.check_devices(settings)
     assert fault.value.cause == "devices"
     found = doctor.check_devices(settings)
-    assert (found.state, found.shown) == ("bad", "0/1")
-    assert "is in quarantine: it answers no more" in found.words
+    assert (found.state, found.cell) == ("bad", "0/1")
+    assert "is in quarantine: it answers no more" in found.problem
     leases.release(NIC, settings)
     tree.add_netdev()
     tree.with_address.add("eth9")
     causes.check_devices(settings)
-    assert "eth9 has an address" in doctor.check_devices(settings).words
+    assert "eth9 has an address" in doctor.check_devices(settings).problem
     assert doctor.check_devices(dataclasses.replace(settings, pci_classes=())).state == "none"

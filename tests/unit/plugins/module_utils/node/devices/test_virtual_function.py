@@ -236,7 +236,7 @@ def test_card_that_cannot_give_any_is_the_nodes_fault_and_the_doctors(
     with pytest.raises(NodeFault, match=words):
         causes.check_devices(having.settings)
     found = doctor.check_devices(having.settings)
-    assert (found.state, words in found.words) == (doctor.BAD, True)
+    assert (found.state, words in found.problem) == (doctor.BAD, True)
 
 
 def test_third_guest_of_a_node_with_two_functions_waits(having: Node) -> None:
@@ -301,8 +301,8 @@ def test_functions_are_listed_and_drawn_with_the_other_devices_of_the_node(havin
     held = [(one.address, one.pci_class, one.state, one.start) for one in occupancy._devices(having.settings)]
     assert held == [(VFS[0], "vrdma", occupancy.LEASED, "7.head.1"), (VFS[1], "vrdma", occupancy.QUARANTINE, "")]
     seen = doctor.check_devices(having.settings)
-    assert (seen.state, seen.shown) == (doctor.BAD, "1/2")
-    assert f"{VFS[1]} is in quarantine" in seen.words
+    assert (seen.state, seen.cell) == (doctor.BAD, "1/2")
+    assert f"{VFS[1]} is in quarantine" in seen.problem
 
 
 def test_node_takes_cards_and_vlan_from_the_sites_configuration() -> None:

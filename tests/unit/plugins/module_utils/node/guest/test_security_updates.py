@@ -94,7 +94,7 @@ def test_every_guest_is_told_how_long_it_has(
 
 def test_updates_without_time_left_are_not_begun(node: Node) -> None:
     told = node.install(29.0)
-    assert [(one.name, one.outcome, one.words) for one in told] == [
+    assert [(one.name, one.outcome, one.reason) for one in told] == [
         (name, "timed out", "the prologue had no time left for them") for name in ("vn1-1", "vn1-2")
     ]
     assert node.told == {}
@@ -118,8 +118,8 @@ def test_answer_about_updates_is_read_strictly(node: Node, done: Done, outcome: 
     """And it can be told to a mother superior, whatever it is."""
     node.done = {"vn1-2": done}
     first, second = node.install()
-    assert (first.outcome, first.packages, first.words) == ("done", 0, "")
-    assert (second.name, second.outcome, second.packages, second.words) == ("vn1-2", outcome, packages, words)
+    assert (first.outcome, first.packages, first.reason) == ("done", 0, "")
+    assert (second.name, second.outcome, second.packages, second.reason) == ("vn1-2", outcome, packages, words)
     assert from_dict(GuestUpdates, to_dict(second)) == second
 
 
@@ -134,7 +134,7 @@ def test_guest_of_osv_has_no_packages(node: Node) -> None:
 def test_guest_that_is_silent_ends_nothing(node: Node) -> None:
     node.silent = VTorqueError("guest vn1-1", "its channel broke:\n\x1b[2J")
     told = node.install()
-    assert [(one.outcome, one.words) for one in told] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
+    assert [(one.outcome, one.reason) for one in told] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
     assert [from_dict(GuestUpdates, to_dict(one)) for one in told] == list(told)
 
 

@@ -44,14 +44,14 @@ def test_missing_directory_of_logs_is_reported_with_the_command_that_makes_it(
     (settings.state_dir / "log").rmdir()
     finding = log_places.check_log(settings, mounts)
     assert (finding.state, finding.remedy) == ("warn", f"install -d -m 700 {settings.state_dir}/log")
-    assert "is missing" in finding.words
+    assert "is missing" in finding.problem
 
 
 def test_directory_of_logs_that_cannot_be_written_is_reported(
     settings: NodeSettings, mounts: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, _mode: path != settings.state_dir / "log")
-    assert "log cannot be written" in log_places.check_log(settings, mounts).words
+    assert "log cannot be written" in log_places.check_log(settings, mounts).problem
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_file_of_the_site_that_gets_no_line_is_reported(
     own = dataclasses.replace(settings, log=LogSettings(file=settings.state_dir / file))
     finding = log_places.check_log(own, mounts)
     assert (finding.state, finding.remedy != "") == ("warn", True)
-    assert "log_file" in finding.words
-    assert words in finding.words
+    assert "log_file" in finding.problem
+    assert words in finding.problem
 
 
 def test_file_of_the_site_on_a_server_is_reported(
@@ -82,7 +82,7 @@ def test_file_of_the_site_on_a_server_is_reported(
         own = dataclasses.replace(settings, log=LogSettings(file=pathlib.Path(directory) / "vtorque.log"))
         finding = log_places.check_log(own, mounts)
         assert finding.state == state, directory
-        assert ("is on nfs4" in finding.words) == (state == "warn")
+        assert ("is on nfs4" in finding.problem) == (state == "warn")
 
 
 @pytest.mark.parametrize("kind", ["missing", "for root alone", "a directory", "below a closed directory"])
@@ -101,5 +101,5 @@ def test_program_of_the_site_that_nobody_can_run_is_reported(
     own = dataclasses.replace(settings, log=LogSettings(program=program))
     finding = log_places.check_log(own, mounts)
     assert finding.state == "warn"
-    assert finding.words.startswith("log_program: ")
-    assert str(program) in finding.words
+    assert finding.problem.startswith("log_program: ")
+    assert str(program) in finding.problem

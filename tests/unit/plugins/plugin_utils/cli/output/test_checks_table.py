@@ -52,11 +52,11 @@ def test_text_that_is_no_node_set_is_refused(words: list[str]) -> None:
 
 DEAD = Finding("libvirt", BAD, BAD, "is [red]dead[/red]", "start it")
 REPORTS = (
-    Report("cn1", (Finding("libvirt"), Finding("disk", shown="7%"))),
-    Report("cn2", (DEAD, Finding("disk", shown="71%"))),
+    Report("cn1", (Finding("libvirt"), Finding("disk", cell="7%"))),
+    Report("cn2", (DEAD, Finding("disk", cell="71%"))),
     Report("cn3", (DEAD, Finding("disk", WARN, "97%", "3G left"))),
-    Report("cn4", (Finding("libvirt"), Finding("disk", shown="12%"))),
-    Report("cn5", (Finding("libvirt"), Finding("disk", shown="13%"))),
+    Report("cn4", (Finding("libvirt"), Finding("disk", cell="12%"))),
+    Report("cn5", (Finding("libvirt"), Finding("disk", cell="13%"))),
 )
 
 

@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 
 from .run_vmgr import run_vmgr
 
-WELL = (Finding("libvirt"), Finding("disk", shown="71%"))
+WELL = (Finding("libvirt"), Finding("disk", cell="71%"))
 ILL = (Finding("libvirt", BAD, BAD, "is dead", "start it"), Finding("note", WARN, "yes", "fan is loud"))
 
 

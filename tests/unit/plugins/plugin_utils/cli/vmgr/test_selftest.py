@@ -81,7 +81,7 @@ class Site:
 
 
 def well(name: str) -> Report:
-    return Report(name, (Finding("submitted"), Finding("exit status", shown="23")))
+    return Report(name, (Finding("submitted"), Finding("exit status", cell="23")))
 
 
 @pytest.fixture

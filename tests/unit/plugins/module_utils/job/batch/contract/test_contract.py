@@ -403,17 +403,17 @@ def test_request_of_the_command_line_counts_over_that_of_the_script(material: Ma
     assert text == "vcpus=3,ram=1G"
     assert origin.endswith("job.sh, line 2")
     handover = submission(material, words).handover
-    request = material.request_in(handover.words)
+    request = material.request_in(handover.argv)
     assert request is not None
     assert request.values == {"vcpus": 5, "ram": 1024}
-    assert not {"-vm", "vcpus=5"} & set(handover.words)
+    assert not {"-vm", "vcpus=5"} & set(handover.argv)
 
 
 def test_script_is_read_where_it_stands_and_its_arguments_stay_last(material: Material, tmp_path: pathlib.Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n{material.vm_line} vcpus=3\ntrue\n")
     handover = submission(material, [str(script)]).handover
-    assert handover.words[handover.at] == str(script)
+    assert handover.argv[handover.at] == str(script)
     assert handover.text is not None
     assert handover.text.endswith(b"\ntrue\n")
     assert pathlib.Path(handover.name).name == "job.sh"
@@ -427,15 +427,15 @@ def test_job_without_machines_is_the_commands_alone(material: Material, tmp_path
     front, piped = registry.open_front(material.system), b"#!/bin/sh\ntrue\n"
     (tmp_path / "job.sh").write_bytes(piped)
     handover = front.read_call([str(tmp_path / "job.sh")], {}).read_script(unread).as_it_is()
-    assert (handover.words, handover.text) == ((str(tmp_path / "job.sh"),), None)
+    assert (handover.argv, handover.text) == ((str(tmp_path / "job.sh"),), None)
     handover = front.read_call([], {}).read_script(lambda: piped).as_it_is()
-    assert (handover.words, handover.text, handover.at) == ((), piped, -1)
+    assert (handover.argv, handover.text, handover.at) == ((), piped, -1)
 
 
 def test_our_own_words_are_not_for_the_command(material: Material) -> None:
     call = registry.open_front(material.system).read_call(["--dry-run", "--json", "--query", "a.b", "-q", "fast"], {})
     assert dict(call.own) == {"--dry-run": None, "--json": None, "--query": "a.b"}
-    assert (call.words, call.question) == (("-q", "fast"), False)
+    assert (call.argv, call.question) == (("-q", "fast"), False)
     assert "--help" in registry.open_front(material.system).read_call(["--help"], {}).own
 
 

@@ -111,17 +111,17 @@ def test_doctor_looks_at_the_servers_copy_of_the_hook(material: OpenPbsMaterial)
     def look(owner_uid: int = uid) -> t.Any:
         return doctor_checks.node_checks(policy, "p1", owner_uid=owner_uid, thorough=True)["hooks"]()
 
-    assert "no hook vtorque" in look().words
+    assert "no hook vtorque" in look().problem
     place = install_hook(policy)
     assert look().state == "ok"
     assert look(uid + 1).state == "bad"
     install_hook(policy, events=[event for event in doctor_checks.EVENTS if event != "execjob_launch"])
-    assert "not called at execjob_launch" in look().words
+    assert "not called at execjob_launch" in look().problem
     install_hook(policy)
     (place / "vtorque.PY").write_text("import pbs\n")
-    assert (look().state, "not of the version" in look().words) == ("warn", True)
+    assert (look().state, "not of the version" in look().problem) == ("warn", True)
     (place / "vtorque.HK").write_text("enabled=false\n")
-    assert "not enabled" in look().words
+    assert "not enabled" in look().problem
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_doctor_looks_at_the_resource_and_at_the_operators(
     answer(material, "qmgr", f"set -- $2\ncat {material.place}/$2\n")
     finding = doctor_checks.check_server(registry.open_batch(material.policy), ["p1", "p2"])
     assert finding.state == state
-    assert ("p2" in finding.words) == (state == "warn")
+    assert ("p2" in finding.problem) == (state == "warn")
     answer(material, "qmgr", "exit 1\n")
     assert doctor_checks.check_server(registry.open_batch(material.policy), []).state == "warn"
 

@@ -34,8 +34,8 @@ def submit(*argv: str, script: str = "true\n", policy: Policy = POLICY) -> tuple
     asked = job(*argv, script=script)
     assert list(asked.objections(None)) == []
     handover, notices = asked.submission(Request(), NEED, policy)
-    assert handover.words[:2] == ("-l", f"vtorque={Request().encode()}")
-    return handover.words[2:], notices
+    assert handover.argv[:2] == ("-l", f"vtorque={Request().encode()}")
+    return handover.argv[2:], notices
 
 
 def test_arguments_are_read_as_qsub_reads_them() -> None:
@@ -44,7 +44,7 @@ def test_arguments_are_read_as_qsub_reads_them() -> None:
     given = asked.arguments.given
     assert given == (("V", ""), ("j", "oe"), ("l", "select=2:ncpus=8"), ("J", "1-4"), ("l", "place=excl"), ("z", ""))
     assert asked.layers == ((), (("vcpus=2", "command line"),))
-    assert front.read_call(words, {}).words == (*words[:3], words[5], *words[7:])
+    assert front.read_call(words, {}).argv == (*words[:3], words[5], *words[7:])
     assert dict(front.read_call(words, {}).own) == {"--dry-run": None}
     for wrong in (["-l"], ["-vm"], ["--what"]):
         with pytest.raises(UserFault, match=r"missing|no such"):
@@ -180,4 +180,4 @@ def test_interactive_job_has_no_script() -> None:
     asked = front.read_call(["-I"], {}).read_script(lambda: pytest.fail("nothing is read"))
     assert asked.interactive
     handover, _notices = asked.submission(Request(), NEED, POLICY)
-    assert (handover.text, handover.at, handover.words[-1]) == (None, -1, "-I")
+    assert (handover.text, handover.at, handover.argv[-1]) == (None, -1, "-I")

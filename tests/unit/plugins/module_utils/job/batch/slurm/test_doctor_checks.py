@@ -61,7 +61,7 @@ def test_launcher_that_others_could_change_is_bad(tmp_path: pathlib.Path) -> Non
         (tmp_path / name).chmod(mode)
     assert doctor_checks.check_hooks(tmp_path, owner).state == "ok"
     (tmp_path / "epilog").chmod(0o777)
-    assert "epilog could be changed by others" in doctor_checks.check_hooks(tmp_path, owner).words
+    assert "epilog could be changed by others" in doctor_checks.check_hooks(tmp_path, owner).problem
 
 
 class Node:

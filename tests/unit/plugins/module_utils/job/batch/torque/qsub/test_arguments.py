@@ -44,7 +44,7 @@ def test_options_and_operands(words: list[str], options: list[tuple[str, str | N
     arguments = Arguments.read(words)
     assert [(option.name, option.value) for option in arguments.options] == options
     assert [words[index] for index in arguments.operands] == operands
-    assert arguments.words == tuple(words)
+    assert arguments.argv == tuple(words)
 
 
 def test_posixly_correct_ends_options_at_the_operand() -> None:
@@ -68,7 +68,7 @@ def test_posixly_correct_ends_options_at_the_operand() -> None:
     ],
 )
 def test_without(words: list[str], names: list[str], left: list[str]) -> None:
-    assert Arguments.read(words).without(*names).words == tuple(left)
+    assert Arguments.read(words).without(*names).argv == tuple(left)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_without(words: list[str], names: list[str], left: list[str]) -> None:
     ],
 )
 def test_with_resource_changes_the_value_that_counts(words: list[str], changed: list[str]) -> None:
-    assert Arguments.read(words).with_resource("nodes", "1:ppn=7").words == tuple(changed)
+    assert Arguments.read(words).with_resource("nodes", "1:ppn=7").argv == tuple(changed)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ WORDS = st.lists(st.one_of(st.text("-vmlSIzFx =a,", max_size=5), st.sampled_from
 @given(WORDS, st.booleans())
 def test_every_word_is_kept_and_accounted_for_once(words: list[str], permute: bool) -> None:
     arguments = Arguments.read(words, permute=permute)
-    assert arguments.words == tuple(words)
+    assert arguments.argv == tuple(words)
     taken = {o.word for o in arguments.options} | {o.value_word for o in arguments.options if o.value is not None}
     left = [word for i, word in enumerate(words) if i not in taken and i not in arguments.operands]
     assert left in ([], ["--"])

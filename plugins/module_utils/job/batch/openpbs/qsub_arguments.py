@@ -28,11 +28,11 @@ class Option:
     """A word with options, and the word of its value where that is one of its own.
 
     Attributes:
-        words: as they stand there.
+        argv: as it is there.
         given: options and their values; a flag has "".
     """
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     given: tuple[tuple[str, str], ...]
 
 
@@ -60,10 +60,10 @@ class Arguments:
         return tuple(pair for option in self.options for pair in option.given)
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def argv(self) -> tuple[str, ...]:
         """All words but ours."""
         after = () if self.program is None else ("--", *self.program)
-        return (*(word for option in self.options for word in option.words), *self.operands, *after)
+        return (*(word for option in self.options for word in option.argv), *self.operands, *after)
 
     def last(self, letter: str) -> str | None:
         """The value of the last option of that letter, which is the one that counts for qsub; None without one."""
@@ -84,27 +84,27 @@ def read(argv: t.Sequence[str]) -> Arguments:
     Raises:
         UserFault: the value of an option is missing, or a long word is neither ours nor qsub's.
     """
-    words = list(argv)
+    rest = list(argv)
     options: list[Option] = []
     vm: list[str] = []
     own: dict[str, str | None] = {}
-    while words and words[0].startswith("-") and words[0] not in ("-", "--"):
-        word = words.pop(0)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
+        word = rest.pop(0)
         name, equals, value = word.partition("=")
         if name in VM:
-            vm.append(value if equals else _next(words, name))
+            vm.append(value if equals else _next(rest, name))
         elif word in OWN or name == QUERY:
-            own[name] = value if equals else (words.pop(0) if name == QUERY and words else None)
+            own[name] = value if equals else (rest.pop(0) if name == QUERY and rest else None)
         elif word.startswith("--"):
             raise UserFault(word, "no such option", "see vsub --help")
         else:
-            options.append(_option(word, words))
-    if words[:1] == ["--"]:
-        return Arguments(tuple(options), tuple(vm), own, (), tuple(words[1:]))
-    return Arguments(tuple(options), tuple(vm), own, tuple(words))
+            options.append(_option(word, rest))
+    if rest[:1] == ["--"]:
+        return Arguments(tuple(options), tuple(vm), own, (), tuple(rest[1:]))
+    return Arguments(tuple(options), tuple(vm), own, tuple(rest))
 
 
-def _option(word: str, words: list[str]) -> Option:
+def _option(word: str, rest: list[str]) -> Option:
     given: list[tuple[str, str]] = []
     for place, letter in enumerate(word[1:], 2):
         if letter not in VALUED | OF_TORQUE:
@@ -112,15 +112,15 @@ def _option(word: str, words: list[str]) -> Option:
         elif word[place:]:
             return Option((word,), (*given, (letter, word[place:])))
         else:
-            value = _next(words, f"-{letter}")
+            value = _next(rest, f"-{letter}")
             return Option((word, value), (*given, (letter, value)))
     return Option((word,), tuple(given))
 
 
-def _next(words: list[str], name: str) -> str:
-    if not words:
+def _next(rest: list[str], name: str) -> str:
+    if not rest:
         raise UserFault(name, "its value is missing", "see vsub --help")
-    return words.pop(0)
+    return rest.pop(0)
 
 
 def assignments(text: str) -> list[tuple[str, str]]:
