@@ -45,7 +45,7 @@ class GuestUpdates:
     def to_record(self) -> dict[str, str | float]:
         """As a record holds it."""
         facts: dict[str, str | float] = {"outcome": self.outcome, "packages": self.packages, "seconds": self.seconds}
-        return {**facts, "words": self.reason} if self.reason else facts
+        return {**facts, "reason": self.reason} if self.reason else facts
 
 
 def in_words(outcome: str, packages: float | None, seconds: float | None) -> str:

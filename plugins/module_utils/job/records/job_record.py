@@ -362,7 +362,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         updates=in_words(
             _text(updates.get("outcome")), _figure(updates.get("packages")), _figure(updates.get("seconds"))
         ),
-        updates_words=_text(updates.get("words")),
+        updates_words=_text(updates.get("reason")),
         vcpu_cores=_lists(one.get("vcpu_cores"), r"[0-9,-]{1,500}"),
         other_cores=_text(one.get("other_cores")),
         io_least=_count(one.get("io_least")),

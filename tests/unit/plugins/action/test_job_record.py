@@ -68,7 +68,7 @@ def test_record_of_the_job_outlives_it(run_dir: pathlib.Path, shell: t.Any, kept
 
 
 def updates_of(name: str) -> dict[str, t.Any]:
-    return {"name": name, "outcome": "timed out", "packages": 2, "seconds": 60.0, "words": "3 more were not begun"}
+    return {"name": name, "outcome": "timed out", "packages": 2, "seconds": 60.0, "reason": "3 more were not begun"}
 
 
 def test_record_tells_what_became_of_security_updates(
@@ -79,7 +79,7 @@ def test_record_tells_what_became_of_security_updates(
     assert act(job_guests, run_dir, node, timeout=77)["changed"]
     assert act(job_record, run_dir, records_dir=kept)["changed"]
     record = files.read_json(pathlib.Path(kept) / f"{JOB}.{START}" / "record.json")
-    told = {"outcome": "timed out", "packages": 2, "seconds": 60.0, "words": "3 more were not begun"}
+    told = {"outcome": "timed out", "packages": 2, "seconds": 60.0, "reason": "3 more were not begun"}
     assert record["guests"][0]["updates"] == told
     assert schema.check(json.dumps(record).encode(), JOB, START) == record
     act(job_record, run_dir, records_dir=kept, state="absent")

@@ -67,8 +67,8 @@ def test_report_crosses_a_connection() -> None:
     [
         {"version": 1}, {"settings": [1]}, {"settings": None}, {"findings": 7}, {"findings": [{"check": "x"}]},
         {"began": "now"}, {"ended": None},
-        {"findings": [{"check": "fan", "state": "ok", "shown": "", "words": "", "remedy": ""}]},
-        {"findings": [{"check": "disk", "state": "odd", "shown": "", "words": "", "remedy": ""}]},
+        {"findings": [{"check": "fan", "state": "ok", "cell": "", "problem": "", "remedy": ""}]},
+        {"findings": [{"check": "disk", "state": "odd", "cell": "", "problem": "", "remedy": ""}]},
     ],
 )  # fmt: skip
 def test_report_of_another_form_is_refused(change: dict[str, t.Any]) -> None:

@@ -95,7 +95,7 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
     assert all(report.well for report in reports)
     assert sorted(report.node for report in told) == ["cn1", "cn2"]
     asked = sorted((tmp_path / "asked").read_text().splitlines())
-    question = '{"version": 2, "do": "report", "timeout_s": 20.0}'
+    question = '{"version": 3, "do": "report", "timeout_s": 20.0}'
     assert asked == [f"{node} /opt/here/bin/vtorque-node {question}" for node in ("cn1", "cn2")]
 
 

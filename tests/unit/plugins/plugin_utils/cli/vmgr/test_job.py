@@ -109,7 +109,7 @@ def test_show_without_blocks_draws_with_plain_characters(
 
 def test_show_tells_of_security_updates(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
-    told = {"outcome": "timed out", "packages": 1, "seconds": 60, "words": "3 more were not begun\x1b[2J"}
+    told = {"outcome": "timed out", "packages": 1, "seconds": 60, "reason": "3 more were not begun\x1b[2J"}
     guests = [{**first, "updates": told}, {**second, "updates": {"outcome": "done", "packages": 12, "seconds": 9}}]
     (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
