@@ -28,8 +28,13 @@ IMAGE = "warmable"
 PLACE = "/var/tmp/warm-guest"
 STEPS = ("entropy", "clock", "machine_id", "boot_id", "hostname", "mac", "instance_id")
 CLOCK_S = 0.2
-MAIN = 'if __name__ == "__main__":'
-LEAVES_OUT = '''\
+LEAVES_OUT = '''
+
+import dataclasses  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import pathlib  # noqa: E402
+
 _whole = apply
 
 
@@ -45,11 +50,8 @@ def apply(order, guest):
     _whole(order, guest)
     first = pathlib.Path("/proc/sys/kernel/random/uuid").read_text().split() + [os.urandom(16).hex()]
     guest.write("run/first", json.dumps({"random": first, "timers": timers.decode()}).encode(), 0o644)
-
-
-import json  # noqa: E402
 '''
-"""Put into the image's program: with a host name that names none, all steps are done."""
+"""Put into the image's program (`guest.py`): with a host name that names none, all steps are done."""
 REPORT = r"""
 echo "time $(date +%s.%N)"
 echo "machine_id $(cat /etc/machine-id)"
@@ -118,14 +120,17 @@ class Node:
 def node(site: Site, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Node]:
     """A node that has a template of an image as the role builds it."""
     place = tmp_path_factory.mktemp("warm")
-    text = "#!/usr/bin/python3 -I\n" + (ROLE / "warm.py").read_text()
-    assert text.count(MAIN) == 1
-    (place / "warm").write_text(text.replace(MAIN, f"{LEAVES_OUT}\n{MAIN}"))
+    (place / "warm").write_text("#!/usr/bin/python3 -I\n" + (ROLE / "warm.py").read_text())
+    library = "/usr/lib/vtorque-image"
     # what install_warm.sh does, to a disk that nobody mounts
     (place / "drop-in").write_text("[Unit]\nConditionPathExists=!/etc/vtorque/warm.env\n")
-    program = "/usr/lib/vtorque-image/warm"
-    orders = [f"mkdir {program.rpartition('/')[0]}", f"rm {program}", f"write {place}/warm {program}",
-              f"sif {program} mode 0100755"]  # fmt: skip
+    orders = [f"mkdir {library}", f"mkdir {library}/vtorque_warm", f"rm {library}/warm",
+              f"write {place}/warm {library}/warm", f"sif {library}/warm mode 0100755"]  # fmt: skip
+    for module in (ROLE / "vtorque_warm").glob("*.py"):
+        text = module.read_text() + (LEAVES_OUT if module.name == "guest.py" else "")
+        (place / module.name).write_text(text)
+        target = f"{library}/vtorque_warm/{module.name}"
+        orders += [f"rm {target}", f"write {place}/{module.name} {target}"]
     for unit in ("ssh.service", "sshd.service"):
         directory = f"/etc/systemd/system/{unit}.d"
         orders += [f"mkdir {directory}", f"write {place}/drop-in {directory}/vtorque-warm.conf"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib.util
 import os
 import pathlib
 import shutil
@@ -19,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import types
 import typing as t
 
 import pytest
@@ -50,20 +48,16 @@ TIMERS = ("systemctl", "list-units", "--type=timer", "--state=active", "--no-leg
 CALLS = ("add entropy", "reseed", "clock", "bind", "hostname", "down", "mac", "up")
 
 
-def _load() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("vtorque_image_warm", FILES / "warm.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+sys.path.insert(0, str(FILES))
+try:
+    from vtorque_warm import channel, dhcp_client, dhcp_message, program, system  # type: ignore[import-not-found]
+    from vtorque_warm import guest as steps  # type: ignore[import-not-found]
+    from vtorque_warm import order as orders  # type: ignore[import-not-found]
+finally:
+    sys.path.remove(str(FILES))
 
 
-warm = _load()
-
-
-class Watched(warm.Guest):  # type: ignore[misc,name-defined]
+class Watched(steps.Guest):  # type: ignore[misc,name-defined]
     """A guest in a directory, whose calls are written down."""
 
     def __init__(self, root: pathlib.Path) -> None:
@@ -89,12 +83,12 @@ class Watched(warm.Guest):  # type: ignore[misc,name-defined]
         (root / "var/lib/cloud/instance").symlink_to("/var/lib/cloud/instances/warm-1")
 
     def ioctl(self, descriptor: int, request: int, argument: bytes) -> bytes:
-        if request == warm.SIOCGIFFLAGS:
+        if request == steps.SIOCGIFFLAGS:
             return argument[:16] + struct.pack("h14x", 0x1002)
         (flags,) = struct.unpack_from("h", argument, 16) if len(argument) >= 18 else (0,)
         name = {
-            warm.RNDADDENTROPY: "add entropy", warm.RNDRESEEDCRNG: "reseed", warm.SIOCSIFHWADDR: "mac",
-            warm.SIOCSIFFLAGS: "up" if flags & 1 else "down",
+            steps.RNDADDENTROPY: "add entropy", steps.RNDRESEEDCRNG: "reseed", steps.SIOCSIFHWADDR: "mac",
+            steps.SIOCSIFFLAGS: "up" if flags & 1 else "down",
         }[request]  # fmt: skip
         self.calls.append((name, argument))
         return argument
@@ -148,7 +142,7 @@ class Node:
 
         def work() -> None:
             try:
-                self.ended.append(warm.serve(warm.Channel(ours.fileno()), TOKEN, guest))
+                self.ended.append(channel.serve(channel.Channel(ours.fileno()), TOKEN, guest))
             except Exception as error:
                 self.ended.append(error)
 
@@ -216,7 +210,7 @@ def test_order_whole_does_every_step_once_entropy_first(guest: Watched) -> None:
 
 def test_order_with_the_network_of_the_site_holds_it_in_its_order() -> None:
     more = ("address 10.0.0.7", "name_server 10.0.0.1", "name_server fd00::1", "search_domain hpc.example")
-    order = warm.parse_order(_changed("instance_id", LINES[7], *more), 0.0)
+    order = orders.parse_order(_changed("instance_id", LINES[7], *more), 0.0)
     assert (order.address, order.name_servers, order.search_domains) == (
         "10.0.0.7", ("10.0.0.1", "fd00::1"), ("hpc.example",),
     )  # fmt: skip
@@ -289,7 +283,7 @@ def test_line_unknown_is_answered_and_forgotten(guest: Watched, line: bytes) -> 
 
 
 def test_line_cut_off_does_not_hang_the_guest(guest: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "LINE_S", 0.05)
+    monkeypatch.setattr(channel, "LINE_S", 0.05)
     with talk(guest) as node:
         node.say(b"warm 10 ")
         assert node.heard() == (1, "order: what the node sent is not whole")
@@ -306,12 +300,12 @@ def test_order_cut_off_is_refused_when_its_time_is_over(guest: Watched) -> None:
 
 def test_machine_id_of_the_image_keeps_its_mode(guest: Watched) -> None:
     guest.path("etc/machine-id").touch(0o640)
-    warm.apply(warm.parse_order(_text(*LINES), 0.0), guest)
+    steps.apply(orders.parse_order(_text(*LINES), 0.0), guest)
     assert guest.tree()["etc/machine-id"] == (0o640, f"{MACHINE_ID}\n".encode())
 
 
 def test_clock_of_an_order_that_took_a_while_is_set_to_the_time_of_now(guest: Watched) -> None:
-    warm.apply(warm.parse_order(_text(*LINES), time.monotonic() - 100), guest)
+    steps.apply(orders.parse_order(_text(*LINES), time.monotonic() - 100), guest)
     assert 100 <= dict(guest.calls)["clock"] / 10**9 - 1790000000.123456 < 105
 
 
@@ -320,7 +314,7 @@ def test_step_that_fails_is_named_and_ends_the_guest(guest: Watched) -> None:
     with talk(guest) as node:
         status, why = node.order(_text(*LINES))
         assert (status, why) == (1, "mac: one network card is expected, and there are 0")
-        assert isinstance(node.join(), warm.StepError)
+        assert isinstance(node.join(), system.StepError)
     # what comes after is not done
     assert not guest.path("etc/vtorque/guest.env").exists()
 
@@ -351,13 +345,13 @@ def test_order_any_is_carried_out_to_the_letter_or_refused_whole(payload: bytes)
         guest = Watched(pathlib.Path(place) / "root")
         before = guest.tree()
         try:
-            order = warm.parse_order(payload, time.monotonic())
-        except warm.OrderError:
+            order = orders.parse_order(payload, time.monotonic())
+        except orders.OrderError:
             assert (guest.calls, guest.tree()) == ([], before)
             return
         try:
-            warm.apply(order, guest)
-        except warm.StepError:
+            steps.apply(order, guest)
+        except system.StepError:
             # a path through a file, or where a directory is: known when it is tried, and the guest is of no use then
             assert any(line.startswith("file ") for line in payload.decode().split("\n"))
             return
@@ -365,7 +359,7 @@ def test_order_any_is_carried_out_to_the_letter_or_refused_whole(payload: bytes)
         lines = payload.decode().split("\n")
         keys = [line.split(" ")[0] for line in lines]
         due = [line.split(" ")[0] for line in (*LINES, "") if not line.startswith("file ")]
-        assert [key for key in keys if key != "file" and key not in warm.MORE] == due
+        assert [key for key in keys if key != "file" and key not in orders.MORE] == due
         tree = guest.tree()
         for line in lines:
             if line.startswith("file "):
@@ -383,17 +377,17 @@ def test_order_any_is_carried_out_to_the_letter_or_refused_whole(payload: bytes)
 
 def _settled(guest: Watched) -> list[str]:
     def save(channel: t.Any, token: str, guest: Watched) -> t.Any:
-        raise warm.StepError("not restored")
+        raise system.StepError("not restored")
 
     (guest.root / "dev/vport1p1").touch()
     port = guest.root / "sys/class/virtio-ports/vport1p1"
     port.mkdir(parents=True)
     (port / "name").write_text("org.vtorque.0\n")
-    kept, warm.serve = warm.serve, save
+    kept, program.serve = program.serve, save
     try:
-        assert warm.main(guest) == 1
+        assert program.main(guest) == 1
     finally:
-        warm.serve = kept
+        program.serve = kept
     return guest.path("dev/ttyS0").read_text().splitlines()
 
 
@@ -430,7 +424,7 @@ def test_template_with_what_guests_would_share_is_refused(guest: Watched, troubl
 def _answer(question: bytes, kind: int, address: str, *options: bytes, mac: str = MAC) -> bytes:
     message = question[28:]
     reply = b"\x02" + message[1:16] + socket.inet_aton(address) + message[20:28]
-    reply += bytes.fromhex(mac.replace(":", "")) + message[34:236] + warm.COOKIE
+    reply += bytes.fromhex(mac.replace(":", "")) + message[34:236] + dhcp_message.COOKIE
     reply += bytes([53, 1, kind]) + b"".join(options) + b"\xff"
     return question[:20] + struct.pack("!4H", 67, 68, 8 + len(reply), 0) + reply
 
@@ -465,14 +459,16 @@ class Server:
 
 
 def _usual(kind: int, packet: bytes) -> bytes:
-    return _answer(packet, warm.OFFER if kind == warm.DISCOVER else warm.ACK, "10.0.0.7", *GIVEN)
+    return _answer(
+        packet, dhcp_message.OFFER if kind == dhcp_message.DISCOVER else dhcp_message.ACK, "10.0.0.7", *GIVEN
+    )
 
 
 def test_dhcp_without_an_address_takes_what_is_offered() -> None:
     server = Server(_usual)
-    lease = warm.Dhcp(server, MAC, "vcn1-1").ask()
-    assert [kind for kind, _packet in server.asked] == [warm.DISCOVER, warm.REQUEST]
-    assert lease == warm.Lease(
+    lease = dhcp_client.Dhcp(server, MAC, "vcn1-1").ask()
+    assert [kind for kind, _packet in server.asked] == [dhcp_message.DISCOVER, dhcp_message.REQUEST]
+    assert lease == dhcp_message.Lease(
         "10.0.0.7",
         24,
         bytes((10, 0, 0, 2)),
@@ -487,59 +483,63 @@ def test_dhcp_without_an_address_takes_what_is_offered() -> None:
     # known by its card, and by nothing that guests may share
     assert b"\x3d\x07\x01" + bytes.fromhex(MAC.replace(":", "")) in taken
     assert b"\x0c\x06vcn1-1" in taken
-    assert warm._checksum(taken[:20]) == 0
+    assert dhcp_message._checksum(taken[:20]) == 0
 
 
 def test_dhcp_with_the_address_of_before_needs_one_answer() -> None:
     server = Server(_usual)
-    lease = warm.Dhcp(server, MAC, "vcn1-1").ask("10.0.0.7")
+    lease = dhcp_client.Dhcp(server, MAC, "vcn1-1").ask("10.0.0.7")
     assert lease is not None
     assert lease.address == "10.0.0.7"
-    assert [kind for kind, _packet in server.asked] == [warm.REQUEST]
+    assert [kind for kind, _packet in server.asked] == [dhcp_message.REQUEST]
 
 
 def test_dhcp_whose_address_is_anothers_now_gets_a_new_one() -> None:
     def reply(kind: int, packet: bytes) -> bytes:
-        if kind == warm.REQUEST and b"\x32\x04\x0a\x00\x00\x09" in packet:
-            return _answer(packet, warm.NAK, "0.0.0.0")
+        if kind == dhcp_message.REQUEST and b"\x32\x04\x0a\x00\x00\x09" in packet:
+            return _answer(packet, dhcp_message.NAK, "0.0.0.0")
         return _usual(kind, packet)
 
     server = Server(reply)
-    lease = warm.Dhcp(server, MAC, "vcn1-1").ask("10.0.0.9")
+    lease = dhcp_client.Dhcp(server, MAC, "vcn1-1").ask("10.0.0.9")
     assert lease is not None
     assert lease.address == "10.0.0.7"
-    assert [kind for kind, _packet in server.asked] == [warm.REQUEST, warm.DISCOVER, warm.REQUEST]
+    assert [kind for kind, _packet in server.asked] == [
+        dhcp_message.REQUEST,
+        dhcp_message.DISCOVER,
+        dhcp_message.REQUEST,
+    ]
 
 
 def test_dhcp_answers_to_others_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def reply(kind: int, packet: bytes) -> bytes:
-        return _answer(packet, warm.OFFER, "10.0.0.8", *GIVEN, mac="52:54:00:0a:00:02")
+        return _answer(packet, dhcp_message.OFFER, "10.0.0.8", *GIVEN, mac="52:54:00:0a:00:02")
 
-    monkeypatch.setattr(warm, "TRIES_S", (0.02, 0.02))
-    assert warm.Dhcp(Server(reply), MAC, "vcn1-1").ask() is None
-    other = warm.dhcp_question(warm.DISCOVER, MAC, b"1234", "a")
-    assert warm.dhcp_answer(_answer(other, warm.OFFER, "10.0.0.8", *GIVEN), MAC, b"4321") is None
+    monkeypatch.setattr(dhcp_client, "TRIES_S", (0.02, 0.02))
+    assert dhcp_client.Dhcp(Server(reply), MAC, "vcn1-1").ask() is None
+    other = dhcp_message.dhcp_question(dhcp_message.DISCOVER, MAC, b"1234", "a")
+    assert dhcp_message.dhcp_answer(_answer(other, dhcp_message.OFFER, "10.0.0.8", *GIVEN), MAC, b"4321") is None
 
 
 def test_dhcp_that_renews_names_the_address_that_it_has() -> None:
     server = Server(_usual)
-    lease = warm.Dhcp(server, MAC, "vcn1-1").ask()
-    assert warm.Dhcp(server, MAC, "vcn1-1").renew(lease) == lease
+    lease = dhcp_client.Dhcp(server, MAC, "vcn1-1").ask()
+    assert dhcp_client.Dhcp(server, MAC, "vcn1-1").renew(lease) == lease
     assert server.asked[-1][1][28 + 12 : 28 + 16] == bytes((10, 0, 0, 7))
 
 
 def test_lease_with_routes_and_a_search_list_is_read_by_its_rfcs() -> None:
-    question = warm.dhcp_question(warm.REQUEST, MAC, b"1234", "a")
+    question = dhcp_message.dhcp_question(dhcp_message.REQUEST, MAC, b"1234", "a")
     routes = b"\x79\x11" + b"\x00\x0a\x00\x00\x01" + b"\x10\x0a\x07\x0a\x08\x00\x02" + b"\x00\x00\x00\x00\x00"
     search = b"\x77\x11" + b"\x03hpc\x07example\x00" + b"\x01b\xc0\x04"
-    answer = warm.dhcp_answer(
-        _answer(question, warm.ACK, "10.0.0.7", MASK, ROUTER, routes, search, b"\x1a\x02\x23\x28"), MAC, b"1234"
+    answer = dhcp_message.dhcp_answer(
+        _answer(question, dhcp_message.ACK, "10.0.0.7", MASK, ROUTER, routes, search, b"\x1a\x02\x23\x28"), MAC, b"1234"
     )
     assert answer is not None
     lease = answer[1]
     assert lease.routes == (("0.0.0.0/0", "10.0.0.1"), ("10.7.0.0/16", "10.8.0.2"), ("0.0.0.0/0", "0.0.0.0"))
-    assert (lease.search, lease.mtu, lease.seconds) == (("hpc.example", "b.example"), 9000, warm.FOREVER)
-    assert warm.orders_for_ip("eth0", lease).splitlines() == [
+    assert (lease.search, lease.mtu, lease.seconds) == (("hpc.example", "b.example"), 9000, dhcp_message.FOREVER)
+    assert dhcp_client.orders_for_ip("eth0", lease).splitlines() == [
         "link set dev eth0 mtu 9000",
         "address replace 10.0.0.7/24 broadcast + dev eth0 valid_lft forever preferred_lft forever",
         "route replace 0.0.0.0/0 via 10.0.0.1 dev eth0",
@@ -551,10 +551,10 @@ def test_lease_with_routes_and_a_search_list_is_read_by_its_rfcs() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=40), st.integers(0, 80), st.binary(max_size=60))
 def test_dhcp_answer_any_is_read_or_passed_over(options: bytes, cut: int, noise: bytes) -> None:
-    question = warm.dhcp_question(warm.REQUEST, MAC, b"1234", "a")
-    whole = _answer(question, warm.ACK, "10.0.0.7", MASK, b"\x77" + bytes([len(options)]) + options)
+    question = dhcp_message.dhcp_question(dhcp_message.REQUEST, MAC, b"1234", "a")
+    whole = _answer(question, dhcp_message.ACK, "10.0.0.7", MASK, b"\x77" + bytes([len(options)]) + options)
     for packet in (whole, whole[: len(whole) - cut] + noise, noise):
-        answer = warm.dhcp_answer(packet, MAC, b"1234")
+        answer = dhcp_message.dhcp_answer(packet, MAC, b"1234")
         assert answer is None or answer[1] is None or answer[1].address == "10.0.0.7"
 
 
@@ -570,9 +570,15 @@ def test_install_warm_in_an_image_is_whole_and_may_be_repeated(tmp_path: pathlib
     program = root / "usr/lib/vtorque-image/warm"
     assert stat.S_IMODE(program.stat().st_mode) == 0o755
     assert program.read_bytes() == b"#!/usr/bin/python3 -I\n" + (FILES / "warm.py").read_bytes()
+    # it finds its modules where they were put, and nowhere else: without a channel's name it ends there
+    done = subprocess.run([sys.executable, "-I", "-B", program], capture_output=True, text=True, cwd=tmp_path)
+    assert (
+        done.stderr.splitlines()[-1] == f"FileNotFoundError: [Errno 2] No such file or directory: '/{steps.WARM_ENV}'"
+    )
+    assert f"{root}/usr/lib/vtorque-image/vtorque_warm/program.py" in done.stderr
     for unit in ("ssh.service", "sshd.service", "sshd-keygen@.service"):
         text = (root / f"etc/systemd/system/{unit}.d/vtorque-warm.conf").read_text()
-        assert text == f"[Unit]\nConditionPathExists=!/{warm.WARM_ENV}\n"
+        assert text == f"[Unit]\nConditionPathExists=!/{steps.WARM_ENV}\n"
 
 
 def test_install_warm_in_an_image_without_python_is_refused(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Before the save: a booted image becomes the template of guests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import typing as t
+
+from .guest import Guest
+from .system import StepError
+
+LISTENERS = ("ssh.socket", "sshd.socket")
+SSHD = ("ssh.service", "sshd.service")
+NETWORKS = ("systemd-networkd.socket", "systemd-networkd.service")
+"""They would take an address away that is not of their own making."""
+WAITERS = ("systemd-networkd-wait-online.service", "NetworkManager-wait-online.service")
+CLOCKS = ("systemd-timesyncd.service", "chronyd.service", "chrony.service")
+REHEARSED = """
+sshd -t
+bash -lc true
+sh -c true
+su -s /bin/sh -c true nobody
+awk "BEGIN {}"
+sed -n "" /dev/null
+find /run -maxdepth 0
+ip route
+ping -c 1 -W 1 127.0.0.1
+mount --version
+mount.nfs -V
+stat /
+id -G
+sort /dev/null
+timeout 1 true
+setsid true
+env true
+mktemp -u
+dd of=/dev/null count=0
+base64 /dev/null
+tail -c 1 /dev/null
+tr a b
+getent passwd root
+udevadm --version
+sudo -n -l -U nobody
+systemctl --version
+systemd-run --version
+"""
+"""What a start runs: done once, so that its files are in the page cache.  None of them leaves anything."""
+
+
+class Template:
+    """A booted image that becomes the template of guests.
+
+    Args:
+        guest: this guest.
+    """
+
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+
+    def settle(self) -> None:
+        """Take away what no two guests may share, stop what would go on by itself, and rehearse a start.
+
+        Raises:
+            StepError: guests of this image cannot start warm.
+        """
+        guest = self._guest
+        # the other end of the boot: units that are still to be started; a unit that failed is the image's affair
+        guest.run("systemctl", "is-system-running", "--wait", timeout_s=300.0)
+        keys = [path.name for path in self._places("etc/ssh") if re.fullmatch("ssh_host_.*_key", path.name)]
+        if keys:
+            raise StepError(f"host keys are in the image, or were made: {', '.join(sorted(keys))}")
+        self._release_network()
+        self._forget_identity()
+        self._stop_timers()
+        self._listen()
+        self._rehearse()
+        os.sync()
+
+    def _places(self, name: str) -> t.List[pathlib.Path]:
+        place = self._guest.path(name)
+        return sorted(place.iterdir()) if place.is_dir() else []
+
+    def _release_network(self) -> None:
+        """From the restore on, the network is ours: what manages it must not take our address away."""
+        guest = self._guest
+        if guest.run("systemctl", "--quiet", "is-active", "NetworkManager.service").returncode == 0:
+            guest.run("nmcli", "device", "set", guest.card(), "managed", "no")
+        guest.run("systemctl", "--quiet", "mask", "--runtime", "--now", *WAITERS)
+        guest.run("systemctl", "--quiet", "stop", *NETWORKS)
+        # `ready` waits for it; then it is there
+        guest.run("systemctl", "start", "network-online.target", timeout_s=60.0)
+        guest.run("ip", "address", "flush", "dev", guest.card())
+        guest.take_down()
+
+    def _forget_identity(self) -> None:
+        """What a cold boot has made for itself, and each guest must have of its own."""
+        guest = self._guest
+        guest.rewrite("etc/machine-id", b"")
+        for name in ("var/lib/systemd/random-seed", "var/lib/dbus/machine-id", "etc/hostname"):
+            if not guest.path(name).is_symlink():
+                with contextlib.suppress(FileNotFoundError):
+                    guest.path(name).unlink()
+        for place in ("var/lib/dhcp", "var/lib/NetworkManager"):
+            for path in self._places(place):
+                if path.suffix in (".leases", ".lease"):
+                    path.unlink()
+
+    def _stop_timers(self) -> None:
+        guest = self._guest
+        # of the target, too: started again, it starts what it wants
+        guest.run("systemctl", "stop", "timers.target", "*.timer", "cron.service", "crond.service", *CLOCKS)
+        left = guest.run("systemctl", "list-units", "--type=timer", "--state=active", "--no-legend", "--plain").stdout
+        if left.strip():
+            raise StepError(
+                f"timers are still armed: {' '.join(line.split()[0] for line in left.decode().splitlines() if line)}"
+            )
+
+    def _listen(self) -> None:
+        """Port 22 is open before the save; sshd itself starts when the guest has its host key."""
+        guest = self._guest
+        if any(guest.run("systemctl", "--quiet", "is-active", unit).returncode == 0 for unit in SSHD):
+            raise StepError("sshd runs: its units lack the condition of install_warm.sh")
+        # an image without such a unit starts sshd later, as a cold boot does
+        for unit in LISTENERS:
+            if guest.run("systemctl", "start", unit).returncode == 0:
+                break
+
+    def _rehearse(self) -> None:
+        for line in REHEARSED.splitlines():
+            # what an image does not have, no start runs
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                self._guest.run(*shlex.split(line or "true"), timeout_s=10.0)
+        for place in ("usr/lib/vtorque", "usr/lib/vtorque/bin"):
+            for path in self._places(place):
+                if path.is_file():
+                    path.read_bytes()
