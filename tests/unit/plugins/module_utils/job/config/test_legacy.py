@@ -122,8 +122,8 @@ NEW = {
     "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
     "vrdma_kind", "vrdma_ports", "vrdma_vlan",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
-    "nodes_default", "spare_default", "pci_default", "pci_classes", "numa_default", "hugepages_default", "hugepages_raise", "numad",
-    "sample_s", "metrics_dir",
+    "nodes_default", "spare_default", "pci_default", "pci_classes", "numa_default", "hugepages_default",
+    "hugepages_raise", "numad", "sample_s", "metrics_dir",
     "report_dir", "checkpoint_default", "checkpoint_every_default", "checkpoint_dir", "checkpoint_min",
     "checkpoint_pause",
 }  # fmt: skip
