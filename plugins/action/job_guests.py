@@ -75,7 +75,7 @@ class ActionModule(JobAction):
             if self.checking:
                 return Outcome(True, before, "the guests of a plan that job_plan would make")
             raise VTorqueError(f"{place.file(layout.PLAN)}", "there is no plan", "run job_plan first")
-        idle = {*plan.spares, *plan.left_out} if plan and wanted == "present" else ()
+        idle = {one.node for one in plan.idle} if plan and wanted == "present" else ()
         parts = {name: part_of(place, plan, name, wanted, timeout_s) for name in hosts if name not in idle}
         if self.checking:
             planned = {name: [{"rank": guest.rank} for guest in part.guests] for name, part in parts.items()}
@@ -112,7 +112,7 @@ class ActionModule(JobAction):
                     keep(guests_file(place, name), {"guests": guests})
                     if answer.bare is not None:
                         keep(bare_file(place, name), form.to_dict(answer.bare))
-                for name in calls.keys() & {*replacement.plan.left_out}:
+                for name in calls.keys() & {one.node for one in replacement.plan.idle}:
                     calls.pop(name).hang_up()
             self._join(place, replacement.plan, list(calls.values()))
         after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in calls}

@@ -58,6 +58,19 @@ def _number(low: int, high: int) -> t.Any:
 
 @frozen
 @leaves_nothing
+class IdleNode:
+    """A node of the job that has neither guests nor work.
+
+    Attributes:
+        failed: another node has taken its place (`spares.py`); else it is a spare one.
+    """
+
+    node: str = _text(HOST_NAME)
+    failed: bool = False
+
+
+@frozen
+@leaves_nothing
 class JobPlan:
     """One start of one job, decided.  Its JSON holds private keys: it is written for root alone.
 
@@ -70,8 +83,7 @@ class JobPlan:
         directory: where the job was submitted or starts, as the batch server has it; "": it has none.
         additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
         survival: what the job's guests live through, for its record.
-        spares: nodes that have nothing until they take the place of another (`spares.py`), in the order of their use.
-        left_out: nodes whose place another has taken.
+        idle: nodes that have nothing, the spare ones in the order of their use.
         inputs: the plan's identity: the digest of all that it was made of (`bridge/planning.py`).
     """
 
@@ -88,8 +100,7 @@ class JobPlan:
     )
     additions: Additions = NO_ADDITIONS
     survival: guest_saving.Survival = guest_saving.Survival()
-    spares: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    idle: tuple[IdleNode, ...] = ()
     inputs: str = dataclasses.field(  # pylint: disable=invalid-field-call
         default="", metadata={"pattern": "([0-9a-f]{64})?"}
     )
@@ -98,6 +109,11 @@ class JobPlan:
     def bare(self) -> dict[str, int]:
         """The hosts that stay bare, in the job's order of nodes, and how often the job's node file names each."""
         return {part.node: part.bare_slots for part in self.node_parts if part.bare_slots}
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """The nodes that may take the place of another, in the order of their use."""
+        return tuple(one.node for one in self.idle if not one.failed)
 
     @property
     def in_use(self) -> tuple[str, ...]:
@@ -166,8 +182,8 @@ class JobPlan:
             raise FormError("JobPlan.node_parts", "a part belongs to another job")
         if any(part.bare_slots and part.guests for part in plan.node_parts):
             raise FormError("JobPlan.node_parts", "a node has guests, or it stays bare")
-        if sorted((*plan.spares, *plan.left_out)) != sorted({*nodes} - {*plan.in_use}):
-            raise FormError("JobPlan.spares", "they and the nodes that are left out are those that have nothing")
+        if sorted(one.node for one in plan.idle) != sorted({*nodes} - {*plan.in_use}):
+            raise FormError("JobPlan.idle", "they are those that have nothing")
         if any(part.additions.any for part in plan.node_parts):
             raise FormError("JobPlan.node_parts", "the additions to guests stand in the plan itself")
         if plan.mother_superior in plan.bare:
@@ -220,7 +236,7 @@ def make_plan(
         job_key=key,
         additions=additions,
         survival=survival_of(decided.resolved, policy, offers, interactive=job.interactive, bare=decided.bare),
-        spares=decided.spares,
+        idle=tuple(map(IdleNode, decided.spares)),
         inputs=inputs,
         node_parts=tuple(_node_part(job, decided, rank, timeout_s, key.public) for rank in range(len(decided.nodes))),
     )

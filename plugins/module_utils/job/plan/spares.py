@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...effects import leaves_nothing
-from .job_plan import JobPlan
+from .job_plan import IdleNode, JobPlan
 
 
 @leaves_nothing
@@ -36,12 +36,13 @@ def replace_node(plan: JobPlan, node: str) -> tuple[JobPlan, str]:
         plan: of the start; it has a spare node.
         node: that failed, and had guests.
     """
-    by, *spares = plan.spares
+    by = plan.spares[0]
     failed = next(part for part in plan.node_parts if part.node == node)
     moved = {
         by: dataclasses.replace(failed, node=by),
         node: dataclasses.replace(failed, guests=()),
     }
     parts = tuple(moved.get(part.node, part) for part in plan.node_parts)
-    changed = dataclasses.replace(plan, node_parts=parts, spares=tuple(spares), left_out=(*plan.left_out, node))
+    idle = (*(one for one in plan.idle if one.node != by), IdleNode(node, failed=True))
+    changed = dataclasses.replace(plan, node_parts=parts, idle=idle)
     return JobPlan.from_json(changed.to_json()), by
