@@ -29,8 +29,9 @@ from ..module_utils.wire.node_command import ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
 from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
 from ..plugin_utils.play.job_map import hosts_of, map_of
-from ..plugin_utils.play.node_answer import Answer, read_answer, require_distinct
+from ..plugin_utils.play.node_answer import Answer, names_brought, read_answer, require_distinct
 from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local_command
+from ..plugin_utils.play.replacement import Replacement, ask
 from ..plugin_utils.play.start_files import (
     bare_file,
     guests_file,
@@ -74,10 +75,11 @@ class ActionModule(JobAction):
             if self.checking:
                 return Outcome(True, before, "the guests of a plan that job_plan would make")
             raise VTorqueError(f"{place.file(layout.PLAN)}", "there is no plan", "run job_plan first")
-        parts = {name: part_of(place, plan, name, wanted, timeout_s) for name in hosts}
+        idle = {one.node for one in plan.idle} if plan and wanted == "present" else ()
+        parts = {name: part_of(place, plan, name, wanted, timeout_s) for name in hosts if name not in idle}
         if self.checking:
             planned = {name: [{"rank": guest.rank} for guest in part.guests] for name, part in parts.items()}
-            after = {name: before[name] or planned[name] for name in hosts} if wanted == "present" else {}
+            after = {name: before[name] or planned.get(name, []) for name in hosts} if wanted == "present" else {}
             return Outcome(any(before.values()) != any(after.values()), before, after)
         with dying_with_ansible():
             if wanted == "absent" or plan is None:
@@ -93,19 +95,27 @@ class ActionModule(JobAction):
         prefix: str | None,
     ) -> Outcome:
         with contextlib.ExitStack() as stack:
-            calls: list[NodeCall] = []
+            calls: dict[str, NodeCall] = {}
+
+            def call_of(part: messages.NodePart) -> NodeCall:
+                parts[part.node] = part
+                calls[part.node] = stack.enter_context(self._call(place, part, prefix))
+                return calls[part.node]
+
+            replacement = Replacement(place, plan, call_of)
             for some in in_turn(list(parts), ansible_setting("DEFAULT_FORKS", MANY)):
-                new = [stack.enter_context(self._call(place, parts[name], prefix)) for name in some]
-                made = [call.node for call in calls]
-                answers = self._ask(place, "present", new, parts, made)
+                made = tuple(calls)
+                new = [call_of(parts[name]) for name in some]
+                answers = self._ask(place, "present", new, parts, made, replacement)
                 for name, answer in answers.items():
                     guests = [form.to_dict(guest) for guest in answer.guests]
                     keep(guests_file(place, name), {"guests": guests})
                     if answer.bare is not None:
                         keep(bare_file(place, name), form.to_dict(answer.bare))
-                calls += new
-            self._join(place, plan, calls)
-        after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in parts}
+                for name in calls.keys() & {one.node for one in replacement.plan.idle}:
+                    calls.pop(name).hang_up()
+            self._join(place, replacement.plan, list(calls.values()))
+        after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in calls}
         return Outcome(before != after, before, after, {"guests": after})
 
     def _absent(
@@ -137,11 +147,13 @@ class ActionModule(JobAction):
         calls: list[NodeCall],
         parts: dict[str, messages.NodePart],
         made: t.Sequence[str] = (),
+        replacement: Replacement | None = None,
     ) -> dict[str, Answer]:
         """One line to each, and its answer.
 
         Args:
             made: nodes that were asked before, and have their guests: they speak for the image.
+            replacement: finds a node in the place of one that fails; None: nothing does.
 
         Raises:
             VTorqueError: what a node said that failed, or of its silence; the others' are left beside it.
@@ -159,14 +171,22 @@ class ActionModule(JobAction):
                 save_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
                 save_answer(place, layout.StepFile.SERIES, node, answers[node].series)
 
+        def booted() -> list[str]:
+            # a host that stays bare has booted no image
+            return [node for node in (*made, *answers) if parts[node].guests] if what == "present" else []
+
+        def replace(node: str, error: VTorqueError) -> NodeCall | None:
+            left_s = deadline.left_s() - NODE_ANSWER_MARGIN_S
+            return replacement.call_instead(node, error, made=booted(), timeout_s=left_s) if replacement else None
+
         for call in calls:
-            call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))
-        timeout_s = max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S
+            ask(call, parts[call.node])
+        deadline = Deadline.after(max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S)
         patience_s = OTHER_NODES_S if what == "present" else float("inf")
-        errors = hear_all(calls, read, Deadline.after(timeout_s), patience_s=patience_s)
-        # a host that stays bare has booted no image
-        booted = [node for node in (*made, *answers) if parts[node].guests] if what == "present" else []
-        raise_for(place, errors, superior=self._superior, made=booted)
+        errors = hear_all(calls, read, deadline, patience_s=patience_s, replace=replace)
+        if errors and replacement is not None:
+            errors = {**replacement.errors, **errors}
+        raise_for(place, errors, superior=self._superior, made=booted())
         return answers
 
     def _join(self, place: JobPlace, plan: JobPlan, calls: list[NodeCall]) -> None:
@@ -313,16 +333,6 @@ def plan_of(place: JobPlace, wanted: str) -> JobPlan | None:
         if wanted == "absent":
             return None
         raise
-
-
-def names_brought(plan: JobPlan | None) -> frozenset[str]:
-    """Return the names of the guests of a plan that return from a checkpoint.
-
-    Args:
-        plan: of the start; None: there is none.
-    """
-    parts = plan.node_parts if plan else ()
-    return frozenset(pathlib.Path(spec.saved_in).name for part in parts for spec in part.guests if spec.saved_in)
 
 
 def part_of(place: JobPlace, plan: JobPlan | None, host: str, wanted: str, timeout_s: float) -> messages.NodePart:

@@ -52,6 +52,7 @@ class ActionModule(JobAction):
             was, now = ("", "") if new is old else (old.decision if old else "", new.decision)
             changed = was != now
             if changed and not self.checking:
+                remove(place.run_dir.glob(layout.StepFile.REPLACED.pattern))
                 files.write(place.file(layout.PLAN), new.to_json())
         facts = {"nodes": sorted(new.parts), "guests": sum(len(part.guests) for part in new.parts.values())}
         return Outcome(changed, plan_facts(old, was), plan_facts(new, now), facts)

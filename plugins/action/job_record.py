@@ -31,6 +31,7 @@ from ..plugin_utils.play.start_files import (
     read_guests,
     read_phases,
     read_plan,
+    read_replaced,
     read_updates,
     remove,
 )
@@ -83,7 +84,8 @@ class ActionModule(JobAction):
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
             self._keep(place, directory, plan, guests, ended=time.time())
-        kinds = (layout.StepFile.GUESTS, layout.StepFile.BARE, layout.StepFile.PHASE, layout.StepFile.UPDATES)
+        step = layout.StepFile
+        kinds = (step.GUESTS, step.BARE, step.PHASE, step.UPDATES, step.REPLACED)
         gone += remove(
             [place.file(layout.PLAN), *(path for kind in kinds for path in place.run_dir.glob(kind.pattern))]
         )
@@ -102,8 +104,10 @@ class ActionModule(JobAction):
         known = writer.read_former(directory)
         record = {
             "user": plan.owner.user,
-            "nodes": list(plan.parts),
+            "nodes": list(plan.in_use),
             "bare": list(plan.bare),
+            "spares": list(plan.spares),
+            "replaced": read_replaced(place),
             "guests": known.get("guests") or [record_of(place, plan, node, facts) for node, facts in guests],
             "survival": to_dict(plan.survival),
             "phases": {**known.get("phases", {}), **read_phases(place)},

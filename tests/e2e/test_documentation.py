@@ -33,7 +33,7 @@ FILES = {
 }
 """The user's."""
 ROOTS_FILES = {
-    "new.yml": "brigde: br1\nmac_prefix: 52:54:00\nabort_on_error: false\ntimeout: 300\n",
+    "new.yml": "brigde: br1\nmac_prefix: 52:54:00\ntimeout: 300\n",
     "config.sh": "VM_IMG_DIR=/opt/vm-images\nPROLOGUE_TIMEOUT=600\nSERVER_HOSTNAME=head\nVCPU_PINNING_DEFAULT=true\n"
     "RAM_DEFAULT=$((24 * 1024))\n",
 }

@@ -38,13 +38,6 @@ def shown_default(parameter: Parameter) -> str:
     return "" if default is None else f"`{default if isinstance(default, str) else json.dumps(default)}`"
 
 
-def later(parameter: Parameter) -> str:
-    """That it has no effect yet, or ""."""
-    if not parameter.later:
-        return ""
-    return f"Not available yet: it belongs to {parameter.later}, and only the default may be set."
-
-
 def options() -> str:
     """The parameters as options of a role's argument specification."""
     lines = []
@@ -56,7 +49,7 @@ def options() -> str:
                 lines.append("        elements: str")
             if (default := default_of(parameter)) is not None:
                 lines.append(f"        default: {json.dumps(default)}")
-            words = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", later(parameter)]
+            words = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}."]
             lines += ["        description:", *(_quoted(word) for word in words if word)]
     return "\n".join(lines) + "\n"
 
@@ -83,8 +76,6 @@ def page() -> str:
         lines += [f"## {sentence(title)[:-1]}", "", HEAD]
         for parameter in parameters:
             does = sentence(parameter.meaning)
-            if parameter.later:
-                does += f" **Not available yet** ({parameter.later})."
             cells = (f"`{parameter.name}`", does, short_allowed(parameter), shown_default(parameter))
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
@@ -117,5 +108,5 @@ def manual() -> str:
         for parameter in parameters:
             default = shown_default(parameter) or "nothing"
             words = (sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", f"Default: {default}.")
-            lines += [f"`{parameter.name}`", f": {' '.join(words)} {later(parameter)}".rstrip(), ""]
+            lines += [f"`{parameter.name}`", f": {' '.join(words)}", ""]
     return "\n".join(lines)

@@ -58,6 +58,8 @@ class StepFile(enum.StrEnum):
     SERIES = "series"
     CONSOLES = "consoles"
     ERROR = "error"
+    REPLACED = "replaced"
+    """Of a node that failed, and whose place a spare node of the job has taken."""
 
     def of(self, name: str) -> str:
         """Return the name of the file of a node or a phase."""

@@ -114,7 +114,9 @@ class _Suspension:
             # what ends the guests finds them at work; on sisters, too, who hear of the end in their own way
             self._take_back()
             return None
-        self._sisters = tuple(host for host in dict.fromkeys(job.nodes) if not same_host(host, self._node))
+        self._sisters = tuple(
+            host for host in coordinate.nodes_in_use(job, self._settings.run_dir) if not same_host(host, self._node)
+        )
         return self._suspend(job) if is_suspended(job, self._start) else self._resume(batch, job)
 
     def take_checkpoint(self, batch: BatchSystem, policy: Policy) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import ipaddress
 import json
+import pathlib
 import re
 import types
 import typing as t
@@ -15,6 +16,7 @@ import typing as t
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import NodeFault, VTorqueError, error_from_dict
 from ...module_utils.frozen import frozen
+from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict
 from ...module_utils.wire.messages import NodePart
@@ -76,6 +78,17 @@ def read_answer(
         raise FormError(asked, "its answer is nested deeper than anybody can follow") from None
     except ValueError:
         raise _no_answer(part, status, complaint) from None
+
+
+@leaves_nothing
+def names_brought(plan: JobPlan | None) -> frozenset[str]:
+    """Return the names of the guests of a plan that return from a checkpoint.
+
+    Args:
+        plan: of the start; None: there is none.
+    """
+    parts = plan.node_parts if plan else ()
+    return frozenset(pathlib.Path(spec.saved_in).name for part in parts for spec in part.guests if spec.saved_in)
 
 
 def _no_answer(part: NodePart, status: int, complaint: bytes) -> VTorqueError:

@@ -226,6 +226,7 @@ def hear_all(
     deadline: Deadline,
     *,
     patience_s: float = float("inf"),
+    replace: t.Callable[[str, VTorqueError], NodeCall | None] = lambda _node, _error: None,
 ) -> dict[str, VTorqueError]:
     """Wait for a reply of each.
 
@@ -234,6 +235,8 @@ def hear_all(
         read: is given the name of a node and its reply, and raises VTorqueError when it is a bad one.
         deadline: when all must have replied.
         patience_s: seconds for the others once one has failed.
+        replace: is given the name of a node that failed and its error, and returns the call of another node in its
+            place, which has been asked; None: there is none.
 
     Returns:
         What failed, by the node's name, in the order of time.
@@ -253,6 +256,9 @@ def hear_all(
                 try:
                     read(call.node, reply)
                 except VTorqueError as error:
+                    if not errors and (other := replace(call.node, error)) is not None:
+                        selector.register(other, selectors.EVENT_READ, other)
+                        continue
                     if not errors and patience_s < until.left_s():
                         until = Deadline.after(patience_s)
                     errors[call.node] = error

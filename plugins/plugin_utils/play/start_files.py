@@ -10,7 +10,7 @@ import pathlib
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
-from ...module_utils.errors import VTorqueError
+from ...module_utils.errors import VTorqueError, error_from_dict
 from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.state import layout
 from ...module_utils.system import files
@@ -131,6 +131,17 @@ def read_phases(place: JobPlace) -> dict[str, dict[str, t.Any]]:
     for path in sorted(place.run_dir.glob(layout.StepFile.PHASE.pattern)):
         found[layout.StepFile.PHASE.name_of(path.name)] = files.read_json(path)
     return dict(sorted(found.items(), key=lambda item: float(item[1]["began"])))
+
+
+@leaves_nothing
+def read_replaced(place: JobPlace) -> list[dict[str, str]]:
+    """The nodes whose places spare nodes have taken: `node`, `by` and `why`, for people."""
+    found = []
+    for path in sorted(place.run_dir.glob(layout.StepFile.REPLACED.pattern)):
+        data = files.read_json(path)
+        why = str(error_from_dict(data))
+        found.append({"node": layout.StepFile.REPLACED.name_of(path.name), "by": str(data["by"]), "why": why})
+    return found
 
 
 @leaves_nothing

@@ -1,21 +1,24 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mixed requests (`-vm nodes=K`): the first K hosts of a job are VM nodes, the others stay bare.
+"""Which of a job's hosts have guests: the first K of a mixed request (`-vm nodes=K`), none of its spare nodes.
 
 vsub and root ask the same two questions: of how many hosts, and are there so many?
 """
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
+from ..request.request import Request
 from .resolve import SITE_DEFAULT, Resolved
 
 if t.TYPE_CHECKING:
     from ..batch.registry import Terms
 
 KEY = "nodes"
+SPARE = "spare"
 
 
 def vm_hosts(resolved: Resolved, hosts: int) -> int:
@@ -43,3 +46,24 @@ def objection(resolved: Resolved, hosts: int, terms: Terms) -> str:
         return ""
     have = "1 host" if hosts == 1 else f"{hosts} hosts"
     return f"more VM nodes than the job has hosts ({have}); ask by {terms.ASK_FOR_HOSTS.format(hosts=wanted)}"
+
+
+def with_spare_said(request: Request, count: int) -> Request:
+    """Return the request that says how many spare nodes there are: a site's default may change before the job starts.
+
+    Args:
+        request: of the user.
+        count: of the nodes that are asked for besides; what the request says itself stays.
+    """
+    if SPARE in request.values:
+        return request
+    origins = {**request.origins, SPARE: SITE_DEFAULT}
+    return dataclasses.replace(request, values={**request.values, SPARE: count}, origins=origins)
+
+
+def spare_objection(spare: int, hosts: int, terms: Terms) -> str:
+    """Why a job that got so many hosts cannot have so many spare ones, or ""; in the terms of its batch system."""
+    if spare < hosts or not spare:
+        return ""
+    have = "1 host" if hosts == 1 else f"{hosts} hosts"
+    return f"no host is left for its guests: the job has {have}; ask by {terms.ASK_FOR_HOSTS.format(hosts=spare + 1)}"

@@ -112,6 +112,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     faults.extend(host_devices.settle_region(values, origins, request.values, policy))
     image = next((one for one in offers.images or () if one.name == values["img"]), None)
     faults.extend(host_devices.settle_rdma(values, origins, request.values, policy, image.rdma if image else ""))
+    faults.extend(_settle_spare(values, origins, policy))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
@@ -221,6 +222,20 @@ def _contradiction(values: t.Mapping[str, Value | None], origins: t.Mapping[str,
     if isinstance(low, int) and isinstance(high, int) and low > high:
         message = f"is more than iocm_max_cores ({high}, {origins['iocm_max_cores']})"
         yield KeyFault("iocm_min_cores", str(low), message, origins["iocm_min_cores"])
+
+
+def _settle_spare(values: dict[str, Value | None], origins: dict[str, str], policy: Policy) -> t.Iterator[KeyFault]:
+    """Yield why the job cannot have spare nodes; a site's default gives way without a word."""
+    why = {
+        f"jobs of {policy.batch_system} have no spare nodes yet": not facts_of(policy.batch_system).spares,
+        "is for jobs that have guests on all of their nodes: leave nodes out": values["nodes"] is not None,
+        "a job in OSv has one node, and its shell is there": kind_of(str(values["distro"])) is OSV,
+    }
+    found = next((reason for reason, there in why.items() if there), "") if values["spare"] else ""
+    if found and origins["spare"] != SITE_DEFAULT:
+        yield KeyFault("spare", format_value(values["spare"]), found, origins["spare"])
+    elif found:
+        values["spare"] = None
 
 
 _FAMILY = {"ubuntu": "debian", "centos": "redhat", "rocky": "redhat", "alma": "redhat"}

@@ -44,7 +44,7 @@ def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -
     region = resolved.figure("unclot_shmem") if resolved.values["unclot"] is True else 0
     shared = f" + {format_mib(region)} that they share" if region else ""
     mem_sum = f"{times}{format_mib(ram)} of ram{shared} + {format_mib(host_mib)} for the host"
-    return Demand(cores, guests * ram + region + host_mib, cores_sum, mem_sum)
+    return Demand(cores, guests * ram + region + host_mib, cores_sum, mem_sum, resolved.figure("spare"))
 
 
 def count_of(number: int, what: str) -> str:

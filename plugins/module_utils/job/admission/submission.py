@@ -136,6 +136,8 @@ def prepare(
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
         raise RequestErrors(faults, request)
+    if need.spare:
+        request = mixed.with_spare_said(request, need.spare)
     handover, notices = asked.submission(request.with_log(log), need, policy)
     region = resolved.figure(host_devices.REGION_SIZE)
     if raised := host_devices.notice_of_region(request.values.get(host_devices.REGION_SIZE), region):

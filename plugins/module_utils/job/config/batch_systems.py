@@ -19,18 +19,21 @@ class SystemFacts:
         commands_parameter: names the directory of its commands on all hosts, where the site says it; "": they are
             beside the site's qsub.
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
+        spares: can its jobs ask for nodes besides those that they use?
         checkpoints: can guests of its jobs be saved, so that a later start begins from there?
     """
 
     commands_parameter: str = ""
     no_hook_scripts: str = ""
+    spares: bool = False
     checkpoints: bool = False
 
 
 BATCH_SYSTEMS = {
-    "torque": SystemFacts(checkpoints=True),
+    "torque": SystemFacts(spares=True, checkpoints=True),
     "slurm": SystemFacts(
         commands_parameter="slurm_bin",
+        spares=True,
         no_hook_scripts=(
             "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
         ),

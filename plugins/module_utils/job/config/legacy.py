@@ -15,7 +15,7 @@ from ..request.value_types import format_value, written
 from . import legacy_bash
 from .legacy_bash import Assignment, Skipped
 from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, RETIRED, Parameter
-from .policy_file import LEAVE, PolicyErrors, meant, objection, parse
+from .policy_file import PolicyErrors, meant, objection, parse
 from .policy_writer import policy_text, variables_text
 
 MAPPED, CHANGED, DROPPED, REFUSED, SKIPPED = "mapped", "changed", "dropped", "refused", "skipped"
@@ -69,7 +69,6 @@ SAME: tuple[str, ...] = (
     "IOCM_MAX_CORES_DEFAULT",
     "PARALLEL",
     "ALLOW_USER_IMAGES",
-    "ABORT_ON_ERROR",
     "DEBUG_DEFAULT",
     "TRACE_DEFAULT",
     "SHOW_LOG_DEFAULT",
@@ -275,7 +274,7 @@ def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, 
         return word(MAPPED, _default(parameter)), None
     if value is None:
         return word(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
-    if wrong := objection(parameter, value).removesuffix(LEAVE):
+    if wrong := objection(parameter, value):
         return word(REFUSED, f"{format_value(_old_value(one))}: {wrong}; {_default(parameter)}"), None
     new = f"{parameter.name}: {format_value(value)}"
     return (word(CHANGED, f"{new} ({changed})"), value) if changed else (word(MAPPED, new), value)

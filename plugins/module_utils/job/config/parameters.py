@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of the site's parameters: name, kind, default, meaning, former names, and what is not available yet.
+"""The table of the site's parameters: name, kind, default, meaning, and former names.
 
 `Policy` is the table: a field is a parameter, and `PARAMETERS` describes it.  In the original a parameter had its
 name in capitals; where it was called otherwise, the former name stands in `old`.
@@ -47,7 +47,6 @@ class Parameter:
         default: what holds when the file is silent; None: nothing is set.
         meaning: one sentence for people.
         old: further names it had in the original; `legacy.SAME` says which had their own.
-        later: what it belongs to, when that is not available yet: then only the default may be set.
         section: what the group is about that begins with this parameter, or "".
     """
 
@@ -56,7 +55,6 @@ class Parameter:
     default: Value | None
     meaning: str
     old: tuple[str, ...]
-    later: str
     section: str
 
 
@@ -65,10 +63,8 @@ def _mount(line: str) -> str:
     return " ".join(line.split())
 
 
-def _parameter(
-    kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), later: str = "", section: str = ""
-) -> t.Any:
-    common = {"kind": kind, "meaning": meaning, "old": old, "later": later, "section": section}
+def _parameter(kind: Kind, default: object, meaning: str, *, old: tuple[str, ...] = (), section: str = "") -> t.Any:
+    common = {"kind": kind, "meaning": meaning, "old": old, "section": section}
     return dataclasses.field(default=default, metadata=common)  # pylint: disable=invalid-field-call
 
 
@@ -78,13 +74,12 @@ def _default_of(
     *,
     kind: Kind | None = None,
     old: tuple[str, ...] = (),
-    later: str = "",
     section: str = "",
 ) -> t.Any:
     meaning, kind = f"default of {key}: {KEYS[key].meaning}", kind or KEYS[key].kind
     # the original's 0 for on is a habit of its command line; its configuration said true and false
     kind = _FLAG if kind.form == "flag" else kind
-    return _parameter(kind, default, meaning, old=old, later=later, section=section)
+    return _parameter(kind, default, meaning, old=old, section=section)
 
 
 _SECONDS = number(1, 3600)
@@ -112,7 +107,6 @@ _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
 _TAG = "snapTask-[username]-[jobid]"
-_SPARE = "spare nodes"
 
 
 @frozen
@@ -279,7 +273,6 @@ class Policy:
     warm_start: bool = _parameter(_FLAG, False, "guests start from templates, where their node has one")
     warm_days: int = _parameter(number(1, 365), 7, "days after which a template of warm starts is thrown away")
     warm_max: int = _parameter(number(1, 100), 4, "greatest number of templates of warm starts on a node")
-    abort_on_error: bool = _parameter(_FLAG, True, "a job needs all of its guests", later=_SPARE)
 
     img_default: str | None = _default_of("img", None, section="defaults of requests")
     distro_default: str | None = _default_of("distro", None)
@@ -303,6 +296,7 @@ class Policy:
     unclot_shmem_default: int | None = _default_of("unclot_shmem", None, old=("UNCLOT_SHMEM",))
     hypervisor_default: str = _default_of("hypervisor", "kvm")
     nodes_default: int | None = _default_of("nodes", None)
+    spare_default: int | None = _default_of("spare", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
     checkpoint_default: str = _default_of("checkpoint", "off")
     checkpoint_every_default: int | None = _default_of("checkpoint_every", None)
@@ -355,6 +349,7 @@ RETIRED: dict[str, str] = {
     **dict.fromkeys(("sw_packages_debian", "sw_packages_redhat"), _IN_IMAGE),
     "snap_bin_dir": "no collector is needed: each job's worker samples its guests (metrics, sample_s)",
     "print_to_stdout": "standard output is the job's own: SHOW_LOG=true vsub prints the log in the job's error file",
+    "abort_on_error": "a start goes on without a node that fails where its job has a spare one (-vm spare=1)",
     "enable_dev_mode": "DEBUG=true vsub logs a job in detail, and its record has the consoles of its guests",
 }
 """Former parameters, of which only the default could be set, and why there is none any more: they are read over."""

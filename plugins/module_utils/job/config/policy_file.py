@@ -25,7 +25,6 @@ from .policy_parser import Entry, NotEntries, read_compiled, read_entries
 PATH = pathlib.Path("/etc/vtorque/vtorque.yml")
 MAX_FILE = 1 << 20
 KEPT = RUN_DIR / "policy.json"
-LEAVE = "; leave it at its default"
 AN_ADMINISTRATOR = "an administrator must see to it: vmgr config check"
 
 
@@ -295,15 +294,13 @@ def objection(parameter: Parameter, raw: object) -> str:
         raw: what YAML made of the value.
     """
     try:
-        value = parameter.kind.read(raw)
+        parameter.kind.read(raw)
     except BadValue as error:
         if isinstance(raw, list) and parameter.kind.form != "list":
             return f"a list is given, and one value is due: {error}"
         if isinstance(raw, (str, int, float)) and parameter.kind.form == "list":
             return f"one value is given, and a list is due ([{format_value(raw)}]): {error}"
         return f"allowed: {error}"
-    if parameter.later and value != parameter.default:
-        return f"belongs to {parameter.later}, which is not available yet{LEAVE}"
     return ""
 
 

@@ -36,7 +36,7 @@ from . import playbook, user_script
 from .ansible_process import Player
 from .live_log import follow_log, log_wishes
 from .server_word import GivenUp, ask_server, give_back
-from .start import Places, Start
+from .start import GoAhead, Places, Start
 
 FORMER = (
     *layout.SHELL_FILES,
@@ -69,21 +69,6 @@ class Ending:
     alarm: str = ""
     grave: bool = False
     brake: bool = False
-
-
-class GoAhead(t.Protocol):
-    """May begin what the playbook will ask of this node (`plugin_utils/faststart/head_start.py`)."""
-
-    def decide(self, *, wanted: bool) -> None:
-        """Hear whether the site's configuration wants anything to begin early; else end what has begun."""
-
-    def go(
-        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path | None, until: float
-    ) -> None:
-        """Plan the start and ask for this node's guests, beside us."""
-
-    def hand_over(self) -> None:
-        """See to it that all that was begun is written down, before the playbook is played."""
 
 
 @frozen
@@ -160,7 +145,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     except OSError as error:
         failed = VTorqueError(f"the prologue of job {call.job_id} could not work", str(error))
     if failed is None:
-        return Ending()
+        return _end_well(case)
     try:
         return _end_unwanted(case) if case.given_up.heard else _conclude(case, failed)
     finally:
@@ -283,6 +268,15 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
     )
     alarm = what if loud else ""
     return Ending(enforced.action != Action.REFUSE, message_lines, alarm, verdict.grave or bool(enforced.failed), brake)
+
+
+def _end_well(case: _Case) -> Ending:
+    if case.job is None or not any(case.start.directory.glob(layout.StepFile.REPLACED.pattern)):
+        return Ending()
+    from .replaced_nodes import blame_replaced  # which hardly any start needs
+
+    alarm = blame_replaced(case.start, case.job, case.policy, until=case.until, uid=case.call.uid)
+    return Ending(alarm=alarm.text, grave=alarm.grave)
 
 
 def _end_unwanted(case: _Case) -> Ending:

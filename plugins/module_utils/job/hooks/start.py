@@ -15,6 +15,10 @@ from ...frozen import frozen
 from ...state import layout
 from ...system import acl, files, supervised
 
+if t.TYPE_CHECKING:
+    from ..batch.api import BatchJob
+    from ..config.parameters import Policy
+
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 RECORD_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_record"
 PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
@@ -100,3 +104,18 @@ def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
             hint = "free some space, or see to the disk"
             raise NodeFault(f"{path} cannot be written", str(disk.strerror), hint, cause="disk") from error
         raise VTorqueError(f"{path} cannot be written", str(error)) from error
+
+
+class GoAhead(t.Protocol):
+    """May begin what the playbook will ask of this node (`plugin_utils/faststart/head_start.py`)."""
+
+    def decide(self, *, wanted: bool) -> None:
+        """Hear whether the site's configuration wants anything to begin early; else end what has begun."""
+
+    def go(
+        self, job: BatchJob, policy: Policy, *, directory: pathlib.Path, nodefile: pathlib.Path | None, until: float
+    ) -> None:
+        """Plan the start and ask for this node's guests, beside us."""
+
+    def hand_over(self) -> None:
+        """See to it that all that was begun is written down, before the playbook is played."""

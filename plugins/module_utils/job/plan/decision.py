@@ -35,11 +35,17 @@ class Decided(t.NamedTuple):
     resolved: Resolved
     nodes: tuple[str, ...]
     vm_nodes: tuple[str, ...]
+    spares: tuple[str, ...]
     owner: Owner
     pinning: vcpu_map.VcpuMap | None
     devices: tuple[DeviceWish, ...]
     rdma: str
     log_level: str
+
+    @property
+    def bare(self) -> bool:
+        """Do some of its nodes stay bare?"""
+        return len(self.vm_nodes) + len(self.spares) < len(self.nodes)
 
 
 def decide(
@@ -53,23 +59,25 @@ def decide(
     """Read the request afresh, and compare it with what the batch server gave; see `make_plan`."""
     terms = open_terms(policy.batch_system)
     _check_job_type(job, terms)
-    request = _vm_job(job, terms).request
+    request = mixed.with_spare_said(_vm_job(job, terms).request, 0)
     resolved = resolve(request, policy, offers)
     nodes = _nodes(job)
+    spares = _spares(resolved, nodes, terms)
     if node_file is not None:
         open_node(policy.batch_system).check_node_file(node_file, job.slot_hosts)
-    vm_nodes = _vm_nodes(job, resolved, nodes, terms)
+    vm_nodes = _vm_nodes(job, resolved, nodes[: len(nodes) - len(spares)], terms)
     if pinning:
         figures = resolved.figure("vms_per_node"), resolved.figure("vcpus")
         vcpu_map.check(pinning, resolved.word(PINNING), *figures)
-    _check_resources(job, vm_nodes, demand(resolved, policy, pinning), terms)
+    # each of the spare nodes may have the guests of any other
+    _check_resources(job, (*vm_nodes, *spares), demand(resolved, policy, pinning), terms)
     owner = find_owner(_owner_name(job, terms), job.egroup)
     _check_start_directory(job, owner, policy, terms)
     devices = wishes_for_wire(resolved.values["pci"], policy)
     _check_devices(job, devices)
-    rdma = rdma_for_wire(resolved.values["vrdma"], policy, vm_nodes)
+    rdma = rdma_for_wire(resolved.values["vrdma"], policy, (*vm_nodes, *spares))
     level = job_log_level(policy, request.log)
-    return Decided(request, resolved, nodes, vm_nodes, owner, pinning, devices, rdma, level)
+    return Decided(request, resolved, nodes, vm_nodes, spares, owner, pinning, devices, rdma, level)
 
 
 def _check_job_type(job: BatchJob, terms: Terms) -> None:
@@ -133,6 +141,14 @@ def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...], terms: 
         what = first.key if first.key.startswith("-") else f"{first.key}={first.value}"
         raise UserFault(what, first.message, "see the user manual on OSv")
     return nodes[: mixed.vm_hosts(resolved, len(nodes))]
+
+
+def _spares(resolved: Resolved, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
+    """The job's last nodes, which have no guests until they take the place of another."""
+    count = resolved.figure(mixed.SPARE)
+    if why := mixed.spare_objection(count, len(nodes), terms):
+        raise UserFault(f"spare={count}", why, "submit the job with vsub, which asks for them itself")
+    return nodes[len(nodes) - count :]
 
 
 def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy, terms: Terms) -> None:

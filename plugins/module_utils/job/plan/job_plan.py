@@ -58,6 +58,19 @@ def _number(low: int, high: int) -> t.Any:
 
 @frozen
 @leaves_nothing
+class IdleNode:
+    """A node of the job that has neither guests nor work.
+
+    Attributes:
+        failed: another node has taken its place (`spares.py`); else it is a spare one.
+    """
+
+    node: str = _text(HOST_NAME)
+    failed: bool = False
+
+
+@frozen
+@leaves_nothing
 class JobPlan:
     """One start of one job, decided.  Its JSON holds private keys: it is written for root alone.
 
@@ -70,6 +83,7 @@ class JobPlan:
         directory: where the job was submitted or starts, as the batch server has it; "": it has none.
         additions: the user's own, to every guest; once here, and in `parts` for each node that has guests.
         survival: what the job's guests live through, for its record.
+        idle: nodes that have nothing, the spare ones in the order of their use.
         inputs: the plan's identity: the digest of all that it was made of (`bridge/planning.py`).
     """
 
@@ -86,6 +100,7 @@ class JobPlan:
     )
     additions: Additions = NO_ADDITIONS
     survival: guest_saving.Survival = guest_saving.Survival()
+    idle: tuple[IdleNode, ...] = ()
     inputs: str = dataclasses.field(  # pylint: disable=invalid-field-call
         default="", metadata={"pattern": "([0-9a-f]{64})?"}
     )
@@ -94,6 +109,21 @@ class JobPlan:
     def bare(self) -> dict[str, int]:
         """The hosts that stay bare, in the job's order of nodes, and how often the job's node file names each."""
         return {part.node: part.bare_slots for part in self.node_parts if part.bare_slots}
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """The nodes that may take the place of another, in the order of their use."""
+        return tuple(one.node for one in self.idle if not one.failed)
+
+    @property
+    def in_use(self) -> tuple[str, ...]:
+        """The nodes that have guests, that of rank 0 first, and those that stay bare."""
+        return (*(part.node for part in self.parts_by_rank), *self.bare)
+
+    @property
+    def parts_by_rank(self) -> tuple[NodePart, ...]:
+        """The parts with guests, that of rank 0 first, wherever its node stands in the job."""
+        return tuple(sorted((part for part in self.node_parts if part.guests), key=lambda part: part.guests[0].rank))
 
     @property
     def parts(self) -> dict[str, NodePart]:
@@ -150,8 +180,10 @@ class JobPlan:
             (part.job_id, part.start, part.owner) != (plan.job_id, plan.start, plan.owner) for part in plan.node_parts
         ):
             raise FormError("JobPlan.node_parts", "a part belongs to another job")
-        if any(bool(part.bare_slots) == bool(part.guests) for part in plan.node_parts):
+        if any(part.bare_slots and part.guests for part in plan.node_parts):
             raise FormError("JobPlan.node_parts", "a node has guests, or it stays bare")
+        if sorted(one.node for one in plan.idle) != sorted({*nodes} - {*plan.in_use}):
+            raise FormError("JobPlan.idle", "they are those that have nothing")
         if any(part.additions.any for part in plan.node_parts):
             raise FormError("JobPlan.node_parts", "the additions to guests stand in the plan itself")
         if plan.mother_superior in plan.bare:
@@ -203,9 +235,8 @@ def make_plan(
         directory=job.init_work_dir if re.fullmatch(ABSOLUTE_PATH, job.init_work_dir) else "",
         job_key=key,
         additions=additions,
-        survival=survival_of(
-            decided.resolved, policy, offers, interactive=job.interactive, bare=decided.vm_nodes != decided.nodes
-        ),
+        survival=survival_of(decided.resolved, policy, offers, interactive=job.interactive, bare=decided.bare),
+        idle=tuple(map(IdleNode, decided.spares)),
         inputs=inputs,
         node_parts=tuple(_node_part(job, decided, rank, timeout_s, key.public) for rank in range(len(decided.nodes))),
     )
@@ -226,7 +257,7 @@ def _node_part(job: BatchJob, decided: Decided, rank: int, timeout_s: float, aut
         timeout_s=timeout_s,
         owner=decided.owner,
         guests=_guests(job, decided, rank, authorized_key) if has_guests else (),
-        bare_slots=0 if has_guests else job.slot_hosts.count(node),
+        bare_slots=0 if has_guests or node in decided.spares else job.slot_hosts.count(node),
         log_level=decided.log_level,
         checkpoint_min=checkpoint_minutes(decided.resolved),
     )

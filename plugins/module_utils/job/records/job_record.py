@@ -113,6 +113,17 @@ class JobRecord:
         return tuple(_text(node) for node in _list(self.raw.get("bare")))
 
     @property
+    def spares(self) -> tuple[str, ...]:
+        """Those that were there to take the place of another, and had nothing to do."""
+        return tuple(_text(node) for node in _list(self.raw.get("spares")))
+
+    @property
+    def replaced(self) -> tuple[tuple[str, str, str], ...]:
+        """Nodes that failed at the start, which node took the place of each, and why."""
+        found = [_mapping(one) for one in _list(self.raw.get("replaced"))]
+        return tuple((_text(one.get("node")), _text(one.get("by")), _text(one.get("why"))) for one in found)
+
+    @property
     def survival(self) -> dict[str, str]:
         """What its guests live through, each in a clause (`guest_saving.Survival`), as far as it is known."""
         return {_text(key): _text(value) for key, value in _mapping(self.raw.get("survival")).items() if value}

@@ -167,6 +167,8 @@ FORM: dict[str, Check] = {
     "request": _mapping(_text),
     "nodes": _list(_text),
     "bare": _list(_text),
+    "spares": _list(_text),
+    "replaced": _list(_FACTS),
     "survival": _mapping(_text),
     "guests": _list(_GUEST),
     "phases": _mapping(_object(began=_figure, seconds=_figure, given_back=_figure), MANY),

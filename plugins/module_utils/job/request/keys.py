@@ -68,6 +68,9 @@ KEYS: dict[str, Key] = {
     "unclot_shmem": Key(size_mib(1, 2**24), "size of that region, raised to a power of two"),
     "hypervisor": Key(choice(*HYPERVISORS, FORMER_HYPERVISOR), "kvm, or qemu: software emulation; skvm is refused"),
     "nodes": Key(number(1, 100_000), "number of hosts that run guests, from the first; the others stay bare"),
+    "spare": Key(
+        number(0, 1000), "nodes that the job asks for besides its own, to replace one that fails at the start"
+    ),
     "pci": Key(several(_PCI, separator="+"), "host devices that the guest gets"),
     "checkpoint": Key(choice("off", "on"), "save the guests of the job at a request, to begin again from there"),
     "checkpoint_every": Key(duration_min(1, 10_080), "save them by itself, so often"),

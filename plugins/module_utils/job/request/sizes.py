@@ -19,12 +19,14 @@ class Demand:
         mem_mib: memory in MiB.
         cores_sum: how `cores` comes about, for people.
         mem_sum: how `mem_mib` comes about, for people.
+        spare: how many nodes more than it uses the job asks for.
     """
 
     cores: int
     mem_mib: int
     cores_sum: str
     mem_sum: str
+    spare: int = 0
 
 
 @frozen

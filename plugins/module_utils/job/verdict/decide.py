@@ -58,6 +58,8 @@ class LoopFault(VTorqueError):
 
 
 OF_THE_JOB = (UserFault.fault, ImageFault.fault)
+OF_NO_NODE = (UserFault, ImpostorFault, CheckpointFault)
+"""What another node would meet, too, or what somebody must look at."""
 AT_ONCE = (ImpostorFault.fault, LoopFault.fault, CheckpointFault.fault)
 
 
@@ -226,6 +228,45 @@ def decide(
         action = Action.REQUEUE
     grave = blame.grave or error.fault == ImpostorFault.fault
     return Verdict(error.fault, action, blame.offline, blame.note, blame.lines, tried, of, grave)
+
+
+@leaves_nothing
+def another_may_do(
+    node: str, errors: t.Mapping[str, VTorqueError], *, superior: str = "", made: t.Collection[str] = ()
+) -> bool:
+    """Return whether another node may do what this one failed at, in the same start.
+
+    What two nodes fail at alike is the image's (`gather`); the first that fails may have a bad copy of it.
+
+    Args:
+        node: that failed now.
+        errors: of all nodes that have failed in this start.
+        superior: the mother superior.
+        made: nodes whose guests became ready.
+    """
+    if errors[node].what.endswith(CANCELLED) or any(isinstance(error, OF_NO_NODE) for error in errors.values()):
+        return False
+    of_image = sum(isinstance(error, ImageFault) for error in errors.values())
+    alike = isinstance(gather(errors, superior=superior, made=made), ImageFault)
+    return of_image < 2 and (bool(of_image) or not alike)
+
+
+@leaves_nothing
+def judge_replaced(
+    error: VTorqueError, *, job: BatchJob, nodes: t.Sequence[BatchNode] | None, policy: Policy, node: str
+) -> Verdict:
+    """Decide what is done about a node whose place a spare one of the job has taken; the job itself runs.
+
+    Args:
+        error: what failed there.
+        job: the batch server's word on the job.
+        nodes: as for `decide`.
+        policy: the site's bounds.
+        node: where the hook runs.
+    """
+    blame = _blame(error, job, nodes, policy, node)
+    # the action is the job's, of which nothing is done here
+    return Verdict(error.fault, Action.REFUSE, blame.offline, blame.note, blame.lines, grave=blame.grave)
 
 
 @leaves_nothing

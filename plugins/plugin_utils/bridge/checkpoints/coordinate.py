@@ -12,6 +12,8 @@ is lost meanwhile lets its guests go on by itself when the time is over (`pause_
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import pathlib
 import time
 import typing as t
 
@@ -88,9 +90,23 @@ def take_checkpoint(
     return newest + 1
 
 
+def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
+    """Return the nodes of a job that have guests or stay bare: spare ones have nothing to hold or to save.
+
+    Args:
+        job: the batch server's word.
+        run_dir: where this node, which leads it, has the plan of its start.
+    """
+    with contextlib.suppress(OSError, VTorqueError):
+        path = layout.run_directory(job.job_id, job.start_count, run_dir) / layout.PLAN
+        return JobPlan.from_json(path.read_text(encoding="utf-8")).in_use
+    return tuple(dict.fromkeys(job.nodes))
+
+
 class _Attempt:
     def __init__(self, job: BatchJob, settings: NodeSettings, tell: Tell, generation: int, pause_s: float) -> None:
         self._job, self._settings, self._tell, self._generation = job, settings, tell, generation
+        self._nodes = nodes_in_use(job, settings.run_dir)
         self._pause_s, self._until = pause_s, time.monotonic() + pause_s
 
     def ask(self, do: str) -> list[str]:
@@ -98,8 +114,8 @@ class _Attempt:
         if do == "hold":
             self._until = time.monotonic() + self._pause_s
         left_s = max(1.0, self._until - time.monotonic())
-        with concurrent.futures.ThreadPoolExecutor(max(1, len(self._job.nodes))) as pool:
-            works = [pool.submit(self._step, host, do, left_s) for host in dict.fromkeys(self._job.nodes)]
+        with concurrent.futures.ThreadPoolExecutor(max(1, len(self._nodes))) as pool:
+            works = [pool.submit(self._step, host, do, left_s) for host in self._nodes]
             return [why for work in works for why in work.result()]
 
     def _step(self, host: str, do: str, left_s: float) -> tuple[str, ...]:

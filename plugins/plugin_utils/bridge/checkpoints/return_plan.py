@@ -61,14 +61,14 @@ def _returned(plan: JobPlan, manifest: t.Mapping[str, t.Any], store: pathlib.Pat
     old = JobPlan.from_json(manifest["plan"])
     if (old.job_id, old.owner, old.user_shell) != (plan.job_id, plan.owner, plan.user_shell):
         raise VTorqueError(what, "is of another user, or another job")
-    before = [part.guests for part in old.node_parts]
-    if [len(guests) for guests in before] != [len(part.guests) for part in plan.node_parts]:
-        had, has = (", ".join(str(len(part.guests)) for part in one.node_parts) for one in (old, plan))
+    before = [part.guests for part in old.parts_by_rank]
+    if [len(guests) for guests in before] != [len(part.guests) for part in plan.parts_by_rank]:
+        had, has = (", ".join(str(len(part.guests)) for part in one.parts_by_rank) for one in (old, plan))
         raise VTorqueError(what, f"has {had} guests on its nodes, and this start {has}")
     saved = {one["rank"]: one for one in manifest["guests"]}
     place = checkpoint_store.job_dir(store, plan.job_id) / str(manifest["generation"])
-    parts = []
-    for part, guests in zip(plan.node_parts, before, strict=True):
+    parts = {part.node: part for part in plan.node_parts}
+    for part, guests in zip(plan.parts_by_rank, before, strict=True):
         for new, was in zip(part.guests, guests, strict=True):
             if differs := _differences(new, was):
                 raise VTorqueError(what, f"guest {was.rank} was saved with another {', '.join(differs)}")
@@ -82,8 +82,8 @@ def _returned(plan: JobPlan, manifest: t.Mapping[str, t.Any], store: pathlib.Pat
             )
             for was in guests
         )
-        parts.append(dataclasses.replace(part, guests=returned))
-    new_plan = dataclasses.replace(plan, node_parts=tuple(parts), job_key=old.job_key, additions=NO_ADDITIONS)
+        parts[part.node] = dataclasses.replace(part, guests=returned)
+    new_plan = dataclasses.replace(plan, node_parts=tuple(parts.values()), job_key=old.job_key, additions=NO_ADDITIONS)
     return JobPlan.from_json(new_plan.to_json())
 
 

@@ -45,7 +45,10 @@ def print_submission(
     if how.as_json:
         request = {key: {"value": value, "from": resolved.origins[key]} for key, value in rows}
         document: dict[str, t.Any] = {"request": request, "shell": resolved.shell, name: list(command)}
-        document |= {"notices": submission.notices, "hosts": {"vm": submission.vm_hosts, "of": submission.hosts}}
+        document |= {
+            "notices": submission.notices,
+            "hosts": {"vm": submission.vm_hosts, "of": submission.hosts, "spare": submission.need.spare},
+        }
         document |= {"adds": submission.added, "pinned": submission.pinned, **to_dict(submission.survival)}
         document |= {"neutral_lines": vm_lines, "warm": submission.warm, "cores": submission.need.cores_sum}
         _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
@@ -72,6 +75,9 @@ def _remarks(submission: Submission) -> t.Iterator[str]:
     """What no key has a line for."""
     if submission.vm_hosts != submission.hosts:
         yield f"(VM nodes: the first {submission.vm_hosts} of {submission.hosts} hosts; the others stay bare)"
+    if spare := submission.need.spare:
+        more = "1 node" if spare == 1 else f"{spare} nodes"
+        yield f"(spare: {more} more than the job uses, to take the place of one that fails at the start)"
     cores = submission.need.cores_sum if submission.resolved.values[numa.IO] is True else ""
     clauses = {"vcpu_pinning on each node": submission.pinned, "cores on each node": cores}
     clauses |= {**to_dict(submission.survival), "start": submission.warm}

@@ -129,7 +129,7 @@ def _row(parameter: Parameter, found: PolicyFile) -> Row:
         "from": "default" if line is None else "set",
         "line": line,
         "default": parameter.default,
-        "meaning": parameter.meaning + (f" (not available yet: {parameter.later})" if parameter.later else ""),
+        "meaning": parameter.meaning,
     }
 
 

@@ -169,6 +169,8 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     if record.request:
         print(f"  -vm {','.join(f'{key}={value}' for key, value in record.request.items())}")
     _print_indented([f"bare hosts: {', '.join(record.bare)}"] if record.bare else [])
+    _print_indented([f"spare nodes: {', '.join(record.spares)}"] if record.spares else [])
+    _print_indented([f"{by} took the place of {node}: {why}" for node, by, why in record.replaced])
     _print_indented([f"{event}: {clause}" for event, clause in record.survival.items()])
     if record.guests:
         _show_guests(record.guests)

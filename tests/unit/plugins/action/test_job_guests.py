@@ -19,7 +19,7 @@ import pytest
 from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, job_plan, job_record
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import IdleNode, JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
@@ -79,6 +79,82 @@ def test_nodes_that_had_their_turn_speak_for_the_image(
     node = Node(good(FACTS), others={"n2": Node(good(SECOND)), "n3": bad, "n4": bad})
     act(job_guests, run_dir, node, hosts=nodes, timeout=77)
     assert error(run_dir)["fault"] == "unclear"
+
+
+def with_spares(*nodes: str, spare: int) -> JobPlan:
+    """A plan whose last nodes are spare ones."""
+    plan = make_plan(*nodes)
+    idle = nodes[len(nodes) - spare :]
+    parts = tuple(dataclasses.replace(part, guests=()) if part.node in idle else part for part in plan.node_parts)
+    return dataclasses.replace(plan, node_parts=parts, idle=tuple(map(IdleNode, idle)))
+
+
+FAILED = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "", "cause": "bridge"}
+PANIC = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
+
+
+def bad(told: dict[str, str] = FAILED) -> Node:
+    return Node({"version": 1, "ok": False, "error": told, "left": []})
+
+
+def test_spare_node_takes_the_place_of_one_that_fails_in_the_same_start(run_dir: pathlib.Path) -> None:
+    files.write(run_dir / "plan.json", with_spares("n1", "n2", "n3", spare=1).to_json())
+    third = Node(good({**FACTS, "name": "vn3-1"}))
+    node = Node(
+        {"version": 1, "ok": False, "error": FAILED, "left": []}, others={"n2": Node(good(SECOND)), "n3": third}
+    )
+    result = act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77)
+    assert node.asked("present") == ["n1", "n2", "n3"]
+    assert node.asked("join") == ["n2", "n3"]
+    assert [guest["rank"] for guest in result["guests"]["n3"]] == [0]
+    assert "n1" not in result["guests"]
+    plan = JobPlan.from_json((run_dir / "plan.json").read_text("utf-8"))
+    assert (plan.in_use, plan.spares) == (("n3", "n2"), ())
+    assert files.read_json(run_dir / "replaced.n1.json") == {
+        **FAILED, "what": "n1: bridge br0", "host": "n1", "by": "n3"
+    }  # fmt: skip
+    assert not (run_dir / "error.json").exists()
+    (asked,) = [one for one in node.requests if (one["do"], one["node"]) == ("present", "n3")]
+    assert [guest["rank"] for guest in asked["guests"]] == [0]
+    assert 0 < asked["timeout_s"] < 77
+
+
+def test_spare_node_is_not_asked_until_it_is_used_and_is_cleaned_as_all_others(run_dir: pathlib.Path) -> None:
+    files.write(run_dir / "plan.json", with_spares("n1", "n2", "n3", spare=1).to_json())
+    node = Node(good(FACTS), others={"n2": Node(good(SECOND)), "n3": bad()})
+    act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77)
+    assert node.asked("present") == node.asked("join") == ["n1", "n2"]
+    clean = Node(good(), others={"n2": Node(good()), "n3": Node(good())})
+    act(job_guests, run_dir, clean, hosts=["n1", "n2", "n3"], state="absent", timeout=60)
+    assert clean.asked("absent") == ["n1", "n2", "n3"]
+
+
+def test_node_that_is_not_reached_is_replaced(run_dir: pathlib.Path) -> None:
+    files.write(run_dir / "plan.json", with_spares("n1", "n2", "n3", spare=1).to_json())
+    third = Node(good({**SECOND, "name": "vn3-1"}))
+    node = Node(good(FACTS), others={"n2": Gone(), "n3": third})
+    assert not act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77).get("failed")
+    assert node.asked("join") == ["n1", "n3"]
+
+
+def test_without_a_spare_node_left_the_first_proof_of_a_node_decides(run_dir: pathlib.Path) -> None:
+    files.write(run_dir / "plan.json", with_spares("n1", "n2", "n3", spare=1).to_json())
+    node = Node(
+        {"version": 1, "ok": False, "error": FAILED, "left": []},
+        others={"n2": Node(good(SECOND)), "n3": Gone()},
+    )
+    result = act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77)
+    assert result["failed"]
+    assert (error(run_dir)["fault"], error(run_dir)["host"]) == ("node", "n1")
+    assert "also failed: n3: n3 was not reached" in result["msg"]
+
+
+def test_image_that_boots_on_no_node_uses_up_no_more_than_one_spare(run_dir: pathlib.Path) -> None:
+    files.write(run_dir / "plan.json", with_spares("n1", "n2", "n3", spare=2).to_json())
+    node = Node({"version": 1, "ok": False, "error": PANIC, "left": []}, others={"n2": bad(PANIC), "n3": bad(PANIC)})
+    assert act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77)["failed"]
+    assert node.asked("present") == ["n1", "n2"]
+    assert error(run_dir)["fault"] == "image"
 
 
 def test_two_nodes_that_name_the_same_guest_are_not_believed(run_dir: pathlib.Path) -> None:

@@ -198,7 +198,21 @@ def launcher_variables(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]
     per_task, here = (variables.get(name, b"") for name in (b"SLURM_CPUS_PER_TASK", b"SLURM_CPUS_ON_NODE"))
     if per_task.isdigit() and here.isdigit() and int(per_task) > int(here):
         found[b"SLURM_CPUS_PER_TASK"] = here  # the host's own processor is in it (`front.sizes`)
-    return found
+    return found | _tasks_in_use(variables)
+
+
+def _tasks_in_use(variables: t.Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the variables that count tasks, where Slurm counts those of spare nodes too; none: all nodes are used."""
+    text, hosts = variables.get(b"SLURM_TASKS_PER_NODE", b""), variables.get(b"SLURM_JOB_NUM_NODES", b"")
+    groups = [re.fullmatch(rb"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?", group) for group in text.split(b",")]
+    if not hosts.isdigit() or not all(groups):
+        return {}
+    each = [int(group[1]) for group in groups if group for _node in range(int(group[2] or 1))]
+    if len(each) <= int(hosts):
+        return {}
+    each = each[: int(hosts)]
+    counted = {name: b"%d" % sum(each) for name in (b"SLURM_NTASKS", b"SLURM_NPROCS") if name in variables}
+    return {b"SLURM_TASKS_PER_NODE": _in_groups(each), **counted}
 
 
 def gpu_variables(_variables: t.Mapping[bytes, bytes], _gpus: int) -> dict[bytes, bytes]:

@@ -285,6 +285,7 @@ class Job:
             *whole_nodes(options, policy),
             *constraint(options, policy.vm_node_property),
             *directory_by_name(options, self.call.variables),
+            *(node_sizes.with_spare(options, need.spare) if need.spare else ()),
         )
         return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added, comment_of(request.to_json()))
 

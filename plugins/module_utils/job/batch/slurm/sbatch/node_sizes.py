@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .....errors import UserFault
 from .....text import format_mib
 from ....request.value_types import KeyFault, format_value
 
@@ -21,6 +22,9 @@ if t.TYPE_CHECKING:
 MIB_OF = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024 * 1024}
 UNCERTAIN = frozenset({"overcommit", "nodelist", "nodefile", "reservation", "clusters"})
 """Options with which other nodes, or other rules, may count."""
+
+
+BY_NAME = frozenset({"nodelist", "nodefile"})
 
 
 def object_to_sizes(options: t.Mapping[str, str], known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
@@ -55,6 +59,27 @@ def object_to_sizes(options: t.Mapping[str, str], known: t.Sequence[NodeSize]) -
     if a_node <= most and tasks * each > total:
         why = f"{tasks * each} processors are more than all nodes of {which} have ({total}, at most {most} a node)"
         yield KeyFault("--ntasks", format_value(options["ntasks"]), why)
+
+
+def with_spare(options: t.Mapping[str, str], spare: int) -> tuple[str, ...]:
+    """Return the option by which a job gets so many nodes more than its user asks for.
+
+    Args:
+        options: of sbatch, by their long names.
+        spare: how many; at least one.
+
+    Raises:
+        UserFault: any node could not take the place of any other, or nobody knows how many the job is to use.
+    """
+    named = sorted(BY_NAME.intersection(options))
+    nodes = options.get("nodes", "" if "ntasks" in options else "1").strip()
+    if named:
+        why = "a spare node takes the place of any other, and the job asks for hosts by name"
+        raise UserFault(f"spare={spare}", why, f"leave --{named[0]} or spare out")
+    if "ntasks" in options or not re.fullmatch("[1-9][0-9]{0,5}", nodes):
+        why = "the tasks of the job would be spread over the spare nodes too, or their number is not known"
+        raise UserFault(f"spare={spare}", why, "ask by -N NODES and --ntasks-per-node=M")
+    return (f"--nodes={int(nodes) + spare}",)
 
 
 def _number(options: t.Mapping[str, str], name: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from .....errors import UserFault
 from .....text import format_mib
 from ....request.sizes import mem_mib
 from ....request.value_types import KeyFault, format_value
@@ -63,21 +64,40 @@ def object_to_sizes(asked: Options, nodes: tuple[NodeChunk, ...], known: t.Seque
 def raise_sizes(
     asked: Options, nodes: tuple[NodeChunk, ...], need: Demand, policy: Policy
 ) -> tuple[Options, tuple[str, ...]]:
-    """Add what is absent, raise what is too small, say what was raised."""
+    """Add what is absent, raise what is too small, say what was raised; with the spare nodes behind the job's own.
+
+    Raises:
+        UserFault: spare nodes are wanted, and the node request is none of which there could be more.
+    """
     small = sorted({cores for chunk in nodes if 0 < (cores := _cores(_parts(nodes, chunk))) < need.cores})
     notices = [f"ppn raised from {ppn} to {need.cores} ({need.cores_sum})" for ppn in small]
     wanted = tuple(_fit(chunk, _parts(nodes, chunk), need, policy) for chunk in nodes)
+    if need.spare:
+        wanted = _with_spare(wanted, need.spare)
     if wanted != nodes or asked.resource("nodes") is None:
         asked = asked.raised("nodes", "+".join(map(str, wanted)))
-    hosts = count_hosts(nodes)
+    hosts = count_hosts(wanted)
     memory = asked.resource("mem")
     mib = mem_mib(memory[0]) if memory else 0
     if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
         asked = asked.raised("mem", f"{need.mem_mib * hosts}mb")
         if memory:
-            each = f", on each of {hosts} nodes" if hosts > 1 else ""
+            spare = f", {need.spare} of them spare" if need.spare else ""
+            each = f", on each of {hosts} nodes{spare}" if hosts > 1 else ""
             notices.append(f"mem raised from {memory[0]} to {need.mem_mib * hosts}mb ({need.mem_sum}{each})")
     return asked, tuple(notices)
+
+
+def _with_spare(wanted: tuple[NodeChunk, ...], spare: int) -> tuple[NodeChunk, ...]:
+    """The node request with so many nodes more: any of them may take the place of any other, so that all are alike.
+
+    Raises:
+        UserFault: they are not.
+    """
+    if len(wanted) != 1 or wanted[0].host:
+        why = "a spare node takes the place of any other, and the job asks for hosts by name, or for several kinds"
+        raise UserFault(f"spare={spare}", why, "ask by -l nodes=N:ppn=M, or leave spare out")
+    return (dataclasses.replace(wanted[0], count=wanted[0].count + spare),)
 
 
 def _fit(chunk: NodeChunk, parts: tuple[NodeChunk, ...], need: Demand, policy: Policy) -> NodeChunk:

@@ -92,7 +92,7 @@ def test_plan_whose_mother_superior_is_bare_is_none() -> None:
     with pytest.raises(FormError, match="mother superior"):
         JobPlan.from_json(dataclasses.replace(plan, node_parts=(bare, *rest)).to_json())
     neither = dataclasses.replace(rest[0], bare_slots=0)
-    with pytest.raises(FormError, match="stays bare"):
+    with pytest.raises(FormError, match="those that have nothing"):
         JobPlan.from_json(dataclasses.replace(plan, node_parts=(first, neither, *rest[1:])).to_json())
 
 

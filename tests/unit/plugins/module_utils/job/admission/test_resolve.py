@@ -99,7 +99,7 @@ def test_file_is_read_into_typed_values(tmp_path: pathlib.Path) -> None:
 
 def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> None:
     text = (
-        "vcpu_default: 3\nmac_prefix: 52:54:00\nabort_on_error: no\nvcpus_default: 2\nvcpus_default: 3\n"
+        "vcpu_default: 3\nmac_prefix: 52:54:00\nspare_default: no\nvcpus_default: 2\nvcpus_default: 3\n"
         "ram_default: 4X\ncustom_ip_mapping: true\nIMAGE_POOL: /x\nTIMEOUT: 3\nhypervisor_default: qemu\n"
         "regex_fe: '('\nprefix:\nbridge: [br0]\nname_server: ns.site.org\n"
     )
@@ -109,7 +109,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     expected = {
         ("vcpu_default", "line 1"): "did you mean vcpus_default?",
         ("mac_prefix", "line 2"): "in quotes",
-        ("abort_on_error", "line 3"): "belongs to spare nodes, which is not available yet",
+        ("spare_default", "line 3"): "0 to 1000",
         ("vcpus_default", "line 5"): "is given twice, in line 4 too",
         ("ram_default", "line 6"): "a number with K, M, G or T",
         ("custom_ip_mapping", "line 7"): "needs ip_to_mac_script",
@@ -217,24 +217,6 @@ def test_file_of_another_owner_or_in_an_open_directory_is_not_believed(tmp_path:
     tmp_path.chmod(0o777)
     with pytest.raises(SiteFault, match="not believed"):
         load(path, owner_uid=os.getuid())
-
-
-@pytest.mark.parametrize("name", [name for name, parameter in PARAMETERS.items() if parameter.later])
-def test_parameter_without_effect_yet_may_stand_at_its_default_only(tmp_path: pathlib.Path, name: str) -> None:
-    parameter = PARAMETERS[name]
-    tries = [True, False, 2, "/x", "x", "*", "virtiofs", "local", ["x"], "s:/x", "h1", "gpu:1", "17M"]
-    other = next(value for value in tries if _reads(name, value) not in (None, parameter.default))
-    with pytest.raises(PolicyErrors, match="not available yet"):
-        loaded(tmp_path, f"{name}: {str(other).lower() if isinstance(other, bool) else other}\n")
-    if parameter.default is not None and not isinstance(parameter.default, tuple):
-        assert loaded(tmp_path, f"{name}: '{parameter.default!s}'\n") == Policy()
-
-
-def _reads(name: str, value: object) -> object:
-    try:
-        return PARAMETERS[name].kind.read(value)
-    except ValueError:
-        return None
 
 
 # requests

@@ -295,3 +295,32 @@ def test_own_image_is_not_opened_where_the_site_allows_none() -> None:
 
     with pytest.raises(RequestErrors, match="allow_user_images"):
         prepared(["-vm", "img=/home/a/own.qcow2"], POLICY, "/home/a", image=opens)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"), [("2:ppn=4", "3:ppn=4"), ("2:big:ppn=4", "3:ppn=4:big"), ("1", "2:ppn=4"), ("", "2:ppn=4")]
+)
+def test_spare_node_is_asked_for_besides_with_memory_for_its_guests(nodes: str, wanted: str) -> None:
+    done = submission([*(("-l", f"nodes={nodes}") if nodes else ()), "-vm", "spare=1"])
+    alone = submission([*(("-l", f"nodes={nodes}") if nodes else ())])
+    resources = arguments(done).resources()
+    count = int(wanted[0])
+    assert resources["nodes"] == wanted
+    assert int(resources["mem"].removesuffix("mb")) == done.need.mem_mib * count
+    assert (done.hosts, done.vm_hosts) == (alone.hosts, alone.vm_hosts) == (count - 1, count - 1)
+    assert sent(done).values["spare"] == 1
+
+
+def test_spare_node_of_the_sites_default_travels_in_the_request() -> None:
+    done = submission([], policy=dataclasses.replace(POLICY, spare_default=1))
+    assert arguments(done).resources()["nodes"].startswith("2:")
+    assert sent(done).values["spare"] == 1
+    none = submission(["-vm", "spare=0"], policy=dataclasses.replace(POLICY, spare_default=1))
+    assert arguments(none).resources()["nodes"].startswith("1:")
+    assert sent(none).values["spare"] == 0
+
+
+@pytest.mark.parametrize("nodes", ["n1:ppn=4", "1:ppn=4+1:ppn=8", "n1+n2"])
+def test_spare_node_that_could_not_take_every_place_is_refused(nodes: str) -> None:
+    with pytest.raises(UserFault, match="takes the place of any other"):
+        submission(["-l", f"nodes={nodes}", "-vm", "spare=1"])

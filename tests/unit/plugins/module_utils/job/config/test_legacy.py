@@ -67,7 +67,6 @@ MANUAL: tuple[tuple[str, str, object, str], ...] = (
     # "Debugging"
     ("PARALLEL", "parallel", True, ""),
     ("ALLOW_USER_IMAGES", "allow_user_images", False, ""),
-    ("ABORT_ON_ERROR", "abort_on_error", True, ""),
     # "Logging"
     ("DEBUG_DEFAULT", "debug_default", False, ""),
     ("TRACE_DEFAULT", "trace_default", False, ""),
@@ -123,8 +122,8 @@ NEW = {
     "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
     "vrdma_kind", "vrdma_ports", "vrdma_vlan",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
-    "nodes_default", "pci_default", "pci_classes", "numa_default", "hugepages_default", "hugepages_raise", "numad",
-    "sample_s", "metrics_dir",
+    "nodes_default", "spare_default", "pci_default", "pci_classes", "numa_default", "hugepages_default",
+    "hugepages_raise", "numad", "sample_s", "metrics_dir",
     "report_dir", "checkpoint_default", "checkpoint_every_default", "checkpoint_dir", "checkpoint_min",
     "checkpoint_pause",
 }  # fmt: skip
@@ -139,7 +138,7 @@ def test_parameter_of_the_original_has_a_home_and_its_default(old: str, new: str
 @pytest.mark.parametrize(("old", "default"), ON_ONCE_THEY_ARE_THERE.items())
 def test_default_that_waits_for_its_feature(old: str, default: object) -> None:
     parameter = PARAMETERS[NEW_NAMES[old]]
-    assert parameter.later or parameter.default == default
+    assert parameter.default == default
 
 
 @pytest.mark.parametrize("old", DROPPED)

@@ -158,7 +158,6 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
         ("mac_prefix: 52:54:00\n", "mac_prefix=52:54:00: allowed: three bytes in quotes"),
         ("domain: no\n", "a host or domain name, or an address; YAML takes it for something else than a text: put it"),
         ("img_default: 12.10\n", "YAML takes it for something else than a text: put it in quotes"),
-        ("abort_on_error: false\n", "which is not available yet; leave it at its default (line 1)"),
         ("timeout: 010\n", "timeout=010: YAML reads a number that begins with 0 as octal, here 8; write it without"),
         ("timeout: 1:30\n", "timeout=1:30: YAML makes 90 of digits with colons; write the number that is meant"),
         ("ram_max: 24:00\n", "ram_max=24:00: YAML makes 1440 of digits with colons"),

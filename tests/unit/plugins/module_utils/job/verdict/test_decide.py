@@ -17,9 +17,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.de
     LoopFault,
     Verdict,
     advice,
+    another_may_do,
     decide,
     find_loop,
     gather,
+    judge_replaced,
     may_be_braked,
     names_node,
     note_of,
@@ -403,3 +405,54 @@ def test_note_is_short_printable_and_whole_at_both_ends(what: str, why: str) -> 
     note = note_of(errors.NodeFault(what, why, cause="disk"), "t1", "72[1].th")
     assert re.fullmatch(r"vtorque: disk: [A-Za-z0-9 ._:;,/()%+=@\[\]-]* \(job 72\[1\]\.th\)", note)
     assert len(note) <= 200
+
+
+SILENT = errors.GuestFault("guest vt1-1", "was not ready in time", symptom="silent")
+IMAGE = errors.ImageFault("image tiny@3", "is not what its record says")
+
+
+@pytest.mark.parametrize(
+    ("failed", "made", "may"),
+    [
+        ((BRIDGE,), (), True),
+        ((errors.VTorqueError("t1 was not reached", "no route"),), (), True),
+        ((errors.SiteFault("the pool", "is not mounted"),), (), True),
+        ((SILENT,), (), True),
+        ((SILENT, SILENT), (), False),
+        ((SILENT, SILENT), ("t9",), True),
+        ((IMAGE,), (), True),
+        ((IMAGE, IMAGE), (), False),
+        ((BRIDGE, IMAGE), (), True),
+        ((errors.UserFault("quota"),), (), False),
+        ((errors.UserFault("quota"), BRIDGE), (), False),
+        ((errors.ImpostorFault("guest"),), (), False),
+        ((errors.CheckpointFault("job"),), (), False),
+        ((BRIDGE, errors.VTorqueError(f"t2: {errors.CANCELLED}")), (), False),
+    ],
+)
+def test_another_node_is_tried_unless_it_would_meet_the_same(
+    failed: tuple[errors.VTorqueError, ...], made: tuple[str, ...], may: bool
+) -> None:
+    by_node = {f"t{number}": error for number, error in enumerate(failed, 1)}
+    assert another_may_do(f"t{len(failed)}", by_node, superior="t1", made=made) == may
+
+
+@pytest.mark.parametrize(
+    ("nodes", "offline", "lines"),
+    [
+        (FREE, "t1", ()),
+        (None, "", ("t1 is not set offline: the batch server does not tell of its nodes",)),
+        ((node("t1", note="rack 4"), *FREE[1:]), "", ("t1 is not set offline: it carries a note of an admin",)),
+        ((node("t1", "offline", "vtorque: disk: full (job 6.th)"), *FREE[1:]), "", ("t1 is offline already, by vT",)),
+        (FREE[:1], "", ("t1 is not set offline: it is the last node that takes jobs",)),
+    ],
+)
+def test_node_that_was_replaced_is_noted_as_if_the_start_had_failed_and_its_job_goes_on(
+    nodes: tuple[BatchNode, ...] | None, offline: str, lines: tuple[str, ...]
+) -> None:
+    error = errors.error_from_dict({**BRIDGE.to_dict(), "host": "t1"})
+    verdict = judge_replaced(error, job=job_at(1), nodes=nodes, policy=Policy(offline_brake="9"), node="t1")
+    assert verdict.action == "refuse"  # which asks the batch system for nothing
+    assert verdict.offline == offline
+    assert verdict.note == (note_of(BRIDGE, "t1", "7.th") if offline else "")
+    assert [line[: len(begin)] for line, begin in zip(verdict.lines, lines, strict=True)] == list(lines)

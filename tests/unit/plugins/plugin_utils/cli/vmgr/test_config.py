@@ -51,11 +51,6 @@ def test_show_says_value_whether_it_was_set_and_what_it_does(file: pathlib.Path,
     assert told["bridge"] == ["virbr7", "set", "bridge of the guests"]
     assert told["timeout"] == ["120", "set", "seconds for a guest to become ready"]
     assert told["mac_prefix"][:2] == ["52:54:00", "default"]
-    assert told["abort_on_error"] == [
-        "true",
-        "default",
-        "a job needs all of its guests (not available yet: spare nodes)",
-    ]
 
 
 def test_show_tells_the_origin_of_what_is_asked_for(file: pathlib.Path, capsys: Capture) -> None:

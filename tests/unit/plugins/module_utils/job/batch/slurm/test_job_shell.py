@@ -140,3 +140,23 @@ def test_job_starts_under_the_name_that_guests_have_for_its_directory(
     for other in ("", "/nowhere", "/tmp", "/a\0b"):  # slurmd goes to /tmp where there is no such directory
         assert job_shell.start_directory(ENVIRONMENT, other) == here
     assert job_shell.rename_directories({**ENVIRONMENT, b"SLURM_SUBMIT_DIR": b"/tmp"}, named.encode()) == {}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "ntasks", "hosts", "seen"),
+    [
+        (b"2(x3)", b"6", b"2", {b"SLURM_TASKS_PER_NODE": b"2(x2)", b"SLURM_NTASKS": b"4"}),
+        (b"1(x2)", None, b"1", {b"SLURM_TASKS_PER_NODE": b"1"}),
+        (b"2(x2),1", b"5", b"3", {}),
+        (b"1", b"1", b"2", {}),
+        (b"x", b"1", b"1", {}),
+    ],
+)
+def test_tasks_are_counted_on_the_nodes_in_use(
+    tasks: bytes, ntasks: bytes | None, hosts: bytes, seen: dict[bytes, bytes]
+) -> None:
+    """Slurm counts those of spare nodes, too."""
+    variables = {b"SLURM_TASKS_PER_NODE": tasks, b"SLURM_JOB_NUM_NODES": hosts}
+    variables |= {b"SLURM_NTASKS": ntasks} if ntasks else {}
+    found = job_shell.launcher_variables(variables)
+    assert {name: found[name] for name in found if name.startswith(b"SLURM_")} == seen

@@ -9,6 +9,7 @@ import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import Offers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.submission import Site, prepare
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_commands, open_front
@@ -108,3 +109,37 @@ def test_sizes_are_one_question_to_the_controller(tmp_path: pathlib.Path) -> Non
     assert len(open_commands("slurm", tmp_path).node_sizes("", "vtorque")) == 2
     assert (tmp_path / "asked").read_text() == "-h -a -e -o %P|%D|%c|%m|%f\n"
     assert node_sizes.UNCERTAIN
+
+
+def words_of(*words: str, keys: str = "spare=1") -> list[str]:
+    asked = open_front("slurm").read_call(["-vm", keys, *words, "--wrap", "true"], {}).read_script(bytes)
+    handover = prepare(asked, POLICY, Site(Offers(), {}, lambda _queue: ()), "/home/alice").handover
+    return list(handover.words)
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "nodes"),
+    [
+        ((), "spare=1", "--nodes=2"),
+        (("-N2",), "spare=1", "--nodes=3"),
+        (("--nodes", "4", "--ntasks-per-node=2"), "spare=2", "--nodes=6"),
+    ],
+)
+def test_spare_nodes_are_asked_for_besides(words: tuple[str, ...], keys: str, nodes: str) -> None:
+    """Of several options sbatch takes the last one."""
+    found = [word for word in words_of(*words, keys=keys) if word.startswith(("-N", "--nodes"))]
+    assert found[-1] == nodes
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("-N2", "-w", "n1,n2"), "asks for hosts by name"),
+        (("-N2-4",), "or their number is not known"),
+        (("-N2", "-n4"), "spread over the spare nodes"),
+        (("-n4",), "spread over the spare nodes"),
+    ],
+)
+def test_spare_node_that_could_not_take_every_place_is_refused(words: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UserFault, match=why):
+        words_of(*words)
