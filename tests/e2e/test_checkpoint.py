@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import typing as t
 
 import pytest
 
 from .conftest import Site
 from .test_endings import lost
-from .test_saved import HOME, RING
-from .trouble import NODES, PAIR, changed, home_server, sweep_all, wait_in_guest
+from .test_saved import HOME, RING, domains
+from .trouble import NODES, PAIR, WAITS, changed, finish, home_server, sweep_all, wait_in_guest
 
 STORE = "/home/.checkpoints"
 KEYS = ("-vm", "checkpoint=on")
@@ -50,6 +51,51 @@ def check_lines(out: str) -> None:
     assert out.splitlines()[0] == "up"
 
 
+NOTES = RING.replace("echo line $i;", "echo line $i; echo line $i >>~/notes;")
+"""A file that comes by NFS is not taken back: what is done twice stands there twice."""
+
+
+def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_it_is_released(site: Site) -> None:
+    with storing(site):
+        site.root("fe", "rm -f /home/alice/go /home/alice/notes; pbsnodes -o cn2")
+        job_id = site.submit("-l", "nodes=1:ppn=2", *KEYS, stdin=NOTES)
+        wait_in_guest(site, job_id)
+        asked = site.on("fe", "vmgr", "job", "suspend", job_id, user="alice")
+        assert asked.returncode == 0, asked.stderr
+        assert f"qrls {job_id}" in asked.stdout
+        site.wait_state(job_id, "H")
+        (row,) = json.loads(site.root("fe", "vmgr suspended list --json"))
+        assert (row["job_id"], row["user"], row["node"], row["guests"]) == (job_id, "alice", "", 1)
+        assert domains(site) == []
+        assert site.root("fe", "pbsnodes cn1 | grep -c ' jobs = '; :") == "0\n"
+        notes = site.root("fe", "cat /home/alice/notes")
+        site.root("fe", "pbsnodes -o cn1; pbsnodes -c cn2")
+        site.on("fe", "qrls", job_id, user="alice")
+        goes_on = "the job to go on"
+        site.wait_for(goes_on, lambda: len(site.root("fe", "cat /home/alice/notes")) > len(notes))
+        assert site.root("fe", "vmgr suspended list --json").strip() == "[]"
+        site.root("fe", "touch /home/alice/go")
+        facts = site.wait_state(job_id, "CH")
+        site.root("fe", "pbsnodes -c cn1")
+        assert facts["job_state"] == "C", facts["comment"]
+        ended = site.end(job_id)
+    assert ended.exit_status == 0, ended.err
+    check_lines(ended.out)
+    assert site.root("fe", "cat /home/alice/notes").splitlines() == ended.out.splitlines()[1:-1]
+
+
+def test_job_that_cannot_be_saved_is_neither_suspended_nor_ended_by_the_wish(site: Site) -> None:
+    with storing(site):
+        job_id = site.submit("-l", "nodes=1:ppn=2", stdin=WAITS)
+        wait_in_guest(site, job_id)
+        for verb in ("suspend", "checkpoint"):
+            asked = site.on("fe", "vmgr", "job", verb, job_id, user="alice")
+            assert asked.returncode != 0
+            assert "was submitted without checkpoint=on" in asked.stderr
+        assert finish(site, job_id).exit_status == 0
+
+
+@pytest.mark.full
 def test_job_of_one_node_begins_again_on_the_other_from_its_checkpoint(site: Site) -> None:
     with storing(site):
         site.root("fe", "rm -f /home/alice/go; pbsnodes -o cn2")

@@ -43,6 +43,8 @@ READY, JOB_KEY, KNOWN_HOSTS = "ready.json", "job_key", "known_hosts"
 SHELL_FILES = (READY, JOB_KEY, KNOWN_HOSTS)
 """What lets the job's shell run the job."""
 REFUSAL, VERDICT, ERROR, LOST = "refusal.json", "verdict.json", "error.json", "lost.json"
+PARKED = "parked"
+"""There once the guests of a start are in a checkpoint in which its job is to rest."""
 EARLY = "early.json"
 """The token of the ssh that was begun before the job's shell."""
 

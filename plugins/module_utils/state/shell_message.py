@@ -26,6 +26,8 @@ NAME = "words"
 BELL = "bell"
 CHECKPOINT = b"c"
 """Rung where the owner of the job wants its guests saved."""
+PARK = b"p"
+"""Rung where they want the job to leave its nodes then, until they release it."""
 LIMIT = 2000
 """Bytes of the line; more is cut, and so few are written at once or not at all (PIPE_BUF)."""
 
@@ -74,7 +76,7 @@ def ring(directory: pathlib.Path, what: bytes = b".") -> None:
 
     Args:
         directory: the run directory of the start.
-        what: one byte: `CHECKPOINT`, or that the state of the job may have changed.
+        what: one byte: `CHECKPOINT`, `PARK`, or that the state of the job may have changed.
     """
     if (fd := _write(directory / BELL, what)) is not None:
         os.close(fd)

@@ -80,8 +80,9 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
         rung = _rung(pause_s)
         if rung is None:
             return
-        if shell_message.CHECKPOINT in rung:
-            suspension.take_checkpoint(batch, policy)
+        park = shell_message.PARK in rung
+        if (park or shell_message.CHECKPOINT in rung) and suspension.take_checkpoint(batch, policy, park=park):
+            return
         if rung:
             patience = Deadline.after(SUSPENSION_PATIENCE_S)
             time.sleep(LOOK_S)  # whoever rings is the job's user: the server is not asked more often
@@ -119,15 +120,28 @@ class _Suspension:
         )
         return self._suspend(job) if is_suspended(job, self._start) else self._resume(batch, job)
 
-    def take_checkpoint(self, batch: BatchSystem, policy: Policy) -> None:
-        """Have the guests of the whole job saved, to begin again from there; whoever rings is the job's user."""
+    def take_checkpoint(self, batch: BatchSystem, policy: Policy, *, park: bool) -> bool:
+        """Have the guests of the whole job saved, to begin again from there; whoever rings is the job's user.
+
+        Returns:
+            Has the job ended with it?  It is asked for alone (`park`).
+        """
+
+        def end() -> None:
+            with contextlib.suppress(SiteFault):  # for people
+                release = batch.release_command(self._job_id)
+                batch.comment(self._job_id, f"vtorque: suspended by its owner; {release} lets it go on")
+            batch.park(self._job_id)
+
         try:
             job = batch.job(self._job_id)
             if job.start_count != self._start or job.state != "R" or self.ordered:
                 raise coordinate.Refused(f"a checkpoint of job {self._job_id}", f"it is in state {job.state}")
-            coordinate.take_checkpoint(job, policy, self._settings, self._step_elsewhere, _log)
+            coordinate.take_checkpoint(job, policy, self._settings, self._step_elsewhere, _log, end if park else None)
         except VTorqueError as error:
-            _log(f"no checkpoint: {error}")
+            _log(f"{'not suspended' if park else 'no checkpoint'}: {error}")
+            return False
+        return park
 
     def _step_elsewhere(self, host: str, step: CheckpointStep, seconds: float) -> tuple[str, ...]:
         reason, lacks = _outcome(self._send(host, step), Deadline.after(seconds + SUSPENSION_ANSWER_S))

@@ -164,8 +164,11 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
             settings = with_granted(checked.job, settings)
     if settings.suspend_guests == "session":
         follow = []
-    if settings.checkpoint_dir is not None and part.start <= 1:  # those of a former job of that id
-        checkpoint_store.forget(settings.checkpoint_dir, part.job_id)
+    if settings.checkpoint_dir is not None:
+        if part.start <= 1:  # those of a former job of that id
+            checkpoint_store.forget(settings.checkpoint_dir, part.job_id)
+        else:
+            checkpoint_store.forget_parked(settings.checkpoint_dir, part.job_id)
     load_needed()
     found = client.present(
         part,

@@ -127,6 +127,26 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     return Resolved(values, origins, request.shell)
 
 
+def why_not_saved(request: Request, policy: Policy, *, interactive: bool) -> str:
+    """Return why the guests of a job that was taken are not saved at a request, in a clause; "": they are.
+
+    How its image boots was asked when the job came, and the pool need not be here any more.
+
+    Args:
+        request: of the job.
+        policy: the site's configuration.
+        interactive: has the job a terminal?
+    """
+    values = {key: request.values[key] if key in request.values else _default(key, policy) for key in KEYS}
+    origins = {key: request.origins.get(key, "") if key in request.values else SITE_DEFAULT for key in KEYS}
+    if wants_checkpoints(values, origins):
+        return ""
+    found = set(parts_in_the_way(values, origins, policy, Offers()))
+    found |= {guest_saving.TERMINAL} if interactive else set()
+    reasons = guest_saving.objections_to_checkpoint(found)
+    return f"cannot be saved: {'; '.join(reasons)}" if reasons else "was submitted without checkpoint=on"
+
+
 def parts_in_the_way(
     values: t.Mapping[str, Value | None], origins: t.Mapping[str, str], policy: Policy, offers: Offers
 ) -> frozenset[str]:

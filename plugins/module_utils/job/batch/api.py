@@ -61,6 +61,7 @@ class BatchJob:
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
         alias: as its user calls it where that is not its own number, `33_1` for the member of an array; or "".
         granted: devices of hosts that the server gave to the job, `host/resource/index` each: `cn1/gpus/0`.
+        rerunnable: may it be queued again once it runs?  True where the server does not tell.
     """
 
     job_id: str
@@ -92,6 +93,7 @@ class BatchJob:
     preface: str = ""
     alias: str = ""
     granted: tuple[str, ...] = ()
+    rerunnable: bool = True
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -272,9 +274,6 @@ class BatchSystem(t.Protocol):
     def hold(self, job_id: str) -> None:
         """Hold a job so that its owner can release it, and read that back.
 
-        Args:
-            job_id: as the batch system names it.
-
         Raises:
             SiteFault: it could not be done, or was not there when it was read back.
         """
@@ -282,18 +281,24 @@ class BatchSystem(t.Protocol):
     def suspend(self, job_id: str) -> None:
         """Suspend a job that was resumed and has no room on its nodes, and read that back.
 
-        Args:
-            job_id: as the batch system names it.
-
         Raises:
             SiteFault: it could not be done, or was not there when it was read back.
         """
 
-    def ask_checkpoint(self, job_id: str) -> None:
+    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
         """Have the shell of a job hear that its guests are to be saved; its owner may, as they may signal it.
+
+        With `park` the job is to leave its nodes then, and to rest until its owner releases it.
 
         Raises:
             SiteFault: it was not sent, or the jobs of this system have no checkpoints.
+        """
+
+    def park(self, job_id: str) -> None:
+        """End this start of a job that runs, and queue it again, held so that its owner can release it.
+
+        Raises:
+            SiteFault: it could not be done, and the job runs on without a hold.
         """
 
     def server(self) -> ServerSettings:
@@ -305,9 +310,6 @@ class BatchSystem(t.Protocol):
 
     def delete(self, job_id: str) -> None:
         """End a job of the caller's, or take it out of the queue.
-
-        Args:
-            job_id: as the batch system names it.
 
         Raises:
             SiteFault: it could not be done.
@@ -328,9 +330,6 @@ class BatchSystem(t.Protocol):
         """End this start of a job from a hook before it runs, and queue it again at once, without a hold.
 
         A system that learns that by the hook's exit status alone (`HookEnd.AGAIN`) does nothing here.
-
-        Args:
-            job_id: as the batch system names it.
 
         Raises:
             SiteFault: it could not be done; the job is neither queued again nor may it run.
@@ -372,11 +371,7 @@ class BatchSystem(t.Protocol):
         """
 
     def release_command(self, job_id: str) -> str:
-        """Return the command by which a job's owner releases it from `hold`.
-
-        Args:
-            job_id: as the batch system names it.
-        """
+        """Return the command by which a job's owner releases it from `hold` or `park`."""
 
     def find_id(self, named: str) -> str:
         """Return the id (`JobId`) of a job that somebody names.

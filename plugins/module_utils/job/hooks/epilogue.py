@@ -184,6 +184,8 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
     """The user's own epilogue, in the guest, where that was ready and is not lost; it keeps nothing from its end."""
     if not (start.directory / layout.READY).exists() or (start.directory / layout.LOST).exists():
         return
+    if (start.directory / layout.PARKED).exists():  # its guests are on the disk, and go on in a later start
+        return
     try:
         job = job_snapshot.read_snapshot(start.job_id, start.directory)
         script = user_script.asked(job, user_script.EPILOGUE)

@@ -24,8 +24,9 @@ FORWARDED = tuple(
 
 PAUSES = frozenset({signal.SIGTSTP, signal.SIGCONT})
 """With which batch systems begin and end a suspension; anybody may send them, so that root asks the server."""
-CHECKPOINT = 60
-"""Asks for a checkpoint (`BatchSystem.ask_checkpoint`): a real-time signal, for which no usual program waits."""
+CHECKPOINT, PARK = 60, 61
+"""Ask for a checkpoint, and for one that the job rests in (`BatchSystem.ask_checkpoint`): real-time signals, for which
+no usual program waits."""
 
 
 def _noted(_number: int, _frame: types.FrameType | None) -> None:

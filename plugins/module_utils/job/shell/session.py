@@ -24,7 +24,7 @@ from ...state.records import ReadyRecord
 from ...wire import lines
 from . import ssh_command
 from . import ssh_stream as line
-from .job_signals import CHECKPOINT, PAUSES, Witness, caught
+from .job_signals import CHECKPOINT, PARK, PAUSES, Witness, caught
 from .lost_guest import GuestLost, LostWatch, ends_with
 from .ssh_stream import Line
 
@@ -234,8 +234,9 @@ class Conversation:
 
     def _pass_on(self, numbers: bytes) -> None:
         for number in numbers:
-            if number == CHECKPOINT and self._record.detached:
-                shell_message.ring(self._directory, shell_message.CHECKPOINT)
+            if number in (CHECKPOINT, PARK) and self._record.detached:
+                wish = shell_message.PARK if number == PARK else shell_message.CHECKPOINT
+                shell_message.ring(self._directory, wish)
                 continue
             self.signals.append(number)
             if number in PAUSES:

@@ -299,7 +299,8 @@ class Follower:
 
     def _ring(self, rung: bytes) -> None:
         """Hand on what was rung, to the command that runs or to a new one."""
-        what = shell_message.CHECKPOINT if shell_message.CHECKPOINT in rung else b"."
+        wishes = (shell_message.PARK, shell_message.CHECKPOINT)
+        what = next((wish for wish in wishes if wish in rung), b".")
         self._quiet_until = time.monotonic() + QUIET_S
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(OSError):
@@ -311,7 +312,7 @@ class Follower:
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/", env=ROOT_ENVIRONMENT
             )
             os.set_blocking(t.cast("t.IO[bytes]", self._process.stdin).fileno(), False)
-            if what == shell_message.CHECKPOINT:
+            if what in wishes:
                 os.write(t.cast("t.IO[bytes]", self._process.stdin).fileno(), what)
         except OSError as error:
             self._log(f"whether the job is suspended was not asked: {error}", event_log.WARNING, "suspension")

@@ -39,6 +39,8 @@ MANIFEST, FILES, MEMORY, PROCESSOR = "manifest.json", "files.json", "memory", "p
 NEW = ".new"
 GONE = "gone"
 """In the directory of a job that the batch system did not know at the first look."""
+PARKED = "parked"
+"""In the directory of a job that its owner has suspended: which start that was, whose it is, and since when."""
 RETURNED = "returned"
 """In the directory of a guest that has returned from a checkpoint: what is done before a job was done then."""
 VERSION = 1
@@ -92,7 +94,8 @@ def used_names(store: pathlib.Path, job_id: str = "") -> frozenset[str]:
     found: set[str] = set()
     try:
         for job in store.iterdir():
-            for generation in job.iterdir() if job != own and job.is_dir() else ():
+            generations_of = [path for path in job.iterdir() if path.is_dir()] if job != own and job.is_dir() else []
+            for generation in generations_of:  # beside them are marks
                 found.update(path.name for path in generation.iterdir() if path.is_dir())
     except FileNotFoundError:  # a job that ends meanwhile, or the first of all
         return frozenset(found)
@@ -259,6 +262,36 @@ def read_manifest(store: pathlib.Path, job_id: str, generation: int) -> dict[str
     if manifest.get("version") != VERSION or manifest.get("job_id") != job_id:
         raise VTorqueError(what, f"its manifest is of job {str(manifest.get('job_id'))[:80]}")
     return manifest
+
+
+def mark_parked(store: pathlib.Path, job_id: str, start: int, user: str, *, failed: bool = False) -> None:
+    """Note that a job rests in its newest checkpoint from now on, or that it could not be ended for that.
+
+    Args:
+        store: the site's `checkpoint_dir`.
+        job_id: of the job.
+        start: which ends with it.
+        user: whose job it is.
+        failed: it goes on.
+
+    Raises:
+        VTorqueError: it was not noted.
+    """
+    note = {"start": start, "user": user, "since": round(time.time(), 3), "failed": failed}
+    files.write(job_dir(store, job_id) / PARKED, json.dumps(note))
+
+
+def read_parked(store: pathlib.Path, job_id: str) -> dict[str, t.Any]:
+    """Return what `mark_parked` noted last; {}: nothing that can be read."""
+    with contextlib.suppress(OSError, VTorqueError):
+        return files.read_json(job_dir(store, job_id) / PARKED)
+    return {}
+
+
+def forget_parked(store: pathlib.Path, job_id: str) -> None:
+    """The job begins again: it does not rest any more.  That is for people, and no reason to begin nothing."""
+    with contextlib.suppress(OSError):
+        (job_dir(store, job_id) / PARKED).unlink(missing_ok=True)
 
 
 def drop_new(store: pathlib.Path, job_id: str) -> None:

@@ -7,12 +7,18 @@
 
 Whatever fails before the commit lets all guests go on, and the former checkpoint stays.  A node whose mother superior
 is lost meanwhile lets its guests go on by itself when the time is over (`pause_order.py`).
+
+A job that its owner suspends (`park`) ends after the commit: its guests stand still until they are removed, so that
+nothing is done twice.  Where the batch system does not end it, they go on.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+<<<<<<< HEAD
 import contextlib
+=======
+>>>>>>> park
 import pathlib
 import time
 import typing as t
@@ -31,7 +37,10 @@ from .node_steps import take_step
 
 LOOK_S = 0.2
 """Between two questions whether all guests are on the disk."""
-PLAN_LIMIT = 1 << 22
+PARK_S = 300.0
+"""How long guests of a job that is to end stand still at most, until the batch system has ended it."""
+MOST_S = 3600.0
+"""What a step can say (`CheckpointStep.seconds`)."""
 Tell = t.Callable[[str, CheckpointStep, float], tuple[str, ...]]
 """Asks another node for a step within seconds; returns why it is not done; raises VTorqueError."""
 
@@ -41,7 +50,12 @@ class Refused(VTorqueError):
 
 
 def take_checkpoint(
-    job: BatchJob, policy: Policy, settings: NodeSettings, tell: Tell, log: t.Callable[[str], None]
+    job: BatchJob,
+    policy: Policy,
+    settings: NodeSettings,
+    tell: Tell,
+    log: t.Callable[[str], None],
+    park: t.Callable[[], None] | None = None,
 ) -> int:
     """Take a checkpoint of a job that this node leads.
 
@@ -51,6 +65,8 @@ def take_checkpoint(
         settings: this node's own.
         tell: asks other nodes.
         log: takes a line for the job's log.
+        park: ends the start, and has the job rest in the checkpoint; raises VTorqueError where it runs on.  None: it
+            is to go on.
 
     Returns:
         Its number.
@@ -61,35 +77,31 @@ def take_checkpoint(
     store = settings.checkpoint_dir
     if store is None:
         raise Refused(f"a checkpoint of job {job.job_id}", "this site has no checkpoint_dir")
+    _refuse_if_unwanted(job, policy, store, park=park is not None)
     newest = next(iter(checkpoint_store.generations(store, job.job_id)), 0)
-    if newest:
-        made = (checkpoint_store.job_dir(store, job.job_id) / str(newest)).stat().st_mtime
-        if (left_s := made + policy.checkpoint_min * 60 - time.time()) > 0:
-            raise Refused(f"a checkpoint of job {job.job_id}", f"the next one may begin in {left_s:.0f} s")
-    attempt = _Attempt(job, settings, tell, newest + 1, float(policy.checkpoint_pause))
+    attempt = _Attempt(job, settings, tell, newest + 1, float(policy.checkpoint_pause), PARK_S if park else 0.0)
     checkpoint_store.drop_new(store, job.job_id)
     if reasons := attempt.ask("can_save"):
         raise Refused(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
-    began = time.monotonic()
+    began, parked = time.monotonic(), False
     try:
-        if reasons := attempt.ask("hold"):
-            raise VTorqueError(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
-        while waiting := attempt.ask("held"):
-            attempt.check_time(f"{', '.join(waiting)} not on the disk")
-            time.sleep(LOOK_S)
-        if reasons := attempt.ask("store"):
-            raise VTorqueError(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
-        attempt.check_time("the copies were not made")
-        checkpoint_store.commit(store, job.job_id, newest + 1, attempt.manifest(store))
+        attempt.save(store)
+        if park is not None:
+            _end_start(job, store, settings, park)
+            parked = True
     except OSError as error:
         raise VTorqueError(f"a checkpoint of job {job.job_id}", str(error)) from error
     finally:
-        attempt.let_go(log)
+        if not parked:
+            attempt.let_go(log)
         checkpoint_store.drop_new(store, job.job_id)
-    log(f"checkpoint {newest + 1} of job {job.job_id}: its guests stood still for {time.monotonic() - began:.1f} s")
+    took_s = f"{time.monotonic() - began:.1f} s"
+    how = f"it rests there, saved in {took_s}" if parked else f"its guests stood still for {took_s}"
+    log(f"checkpoint {newest + 1} of job {job.job_id}: {how}")
     return newest + 1
 
 
+<<<<<<< HEAD
 def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
     """Return the nodes of a job that have guests or stay bare: spare ones have nothing to hold or to save.
 
@@ -101,13 +113,63 @@ def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
         path = layout.run_directory(job.job_id, job.start_count, run_dir) / layout.PLAN
         return JobPlan.from_json(path.read_text(encoding="utf-8")).in_use
     return tuple(dict.fromkeys(job.nodes))
+=======
+def _refuse_if_unwanted(job: BatchJob, policy: Policy, store: pathlib.Path, *, park: bool) -> None:
+    """Raises Refused where none is to be made of a job now, whatever its guests are."""
+    if park and not job.rerunnable:
+        raise Refused(f"the suspension of job {job.job_id}", "it was submitted as one that may not run again")
+    newest = next(iter(checkpoint_store.generations(store, job.job_id)), 0)
+    # who suspends a job asks for no more of them; but where it did not end at the first time, it may be asked for ever
+    if newest and (not park or checkpoint_store.read_parked(store, job.job_id).get("start") == job.start_count):
+        made = (checkpoint_store.job_dir(store, job.job_id) / str(newest)).stat().st_mtime
+        if (left_s := made + policy.checkpoint_min * 60 - time.time()) > 0:
+            raise Refused(f"a checkpoint of job {job.job_id}", f"the next one may begin in {left_s:.0f} s")
+
+
+def _end_start(job: BatchJob, store: pathlib.Path, settings: NodeSettings, park: t.Callable[[], None]) -> None:
+    """End a start whose guests are in a checkpoint; what is to be done in them at its end, is not done.
+
+    Raises:
+        OSError: it goes on.
+        VTorqueError: it goes on.
+    """
+    mark = layout.run_directory(job.job_id, job.start_count, settings.run_dir) / layout.PARKED
+    checkpoint_store.mark_parked(store, job.job_id, job.start_count, job.euser)
+    mark.touch(mode=0o600)
+    try:
+        park()
+    except VTorqueError:
+        mark.unlink(missing_ok=True)
+        checkpoint_store.mark_parked(store, job.job_id, job.start_count, job.euser, failed=True)
+        raise
+>>>>>>> park
 
 
 class _Attempt:
-    def __init__(self, job: BatchJob, settings: NodeSettings, tell: Tell, generation: int, pause_s: float) -> None:
+    def __init__(
+        self, job: BatchJob, settings: NodeSettings, tell: Tell, generation: int, pause_s: float, longer_s: float
+    ) -> None:
         self._job, self._settings, self._tell, self._generation = job, settings, tell, generation
         self._nodes = nodes_in_use(job, settings.run_dir)
         self._pause_s, self._until = pause_s, time.monotonic() + pause_s
+        self._hold_s = min(MOST_S, pause_s + longer_s)
+
+    def save(self, store: pathlib.Path) -> None:
+        """Have all guests stand still, and a checkpoint of them committed.
+
+        Raises:
+            OSError: there is none.
+            VTorqueError: there is none.
+        """
+        if reasons := self.ask("hold"):
+            raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "; ".join(reasons))
+        while waiting := self.ask("held"):
+            self.check_time(f"{', '.join(waiting)} not on the disk")
+            time.sleep(LOOK_S)
+        if reasons := self.ask("store"):
+            raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "; ".join(reasons))
+        self.check_time("the copies were not made")
+        checkpoint_store.commit(store, self._job.job_id, self._generation, self.manifest(store))
 
     def ask(self, do: str) -> list[str]:
         """Have one step done on all nodes at the same time; returns why it is not done somewhere."""
@@ -119,7 +181,8 @@ class _Attempt:
             return [why for work in works for why in work.result()]
 
     def _step(self, host: str, do: str, left_s: float) -> tuple[str, ...]:
-        step = CheckpointStep(VERSION, do, self._job.job_id, self._job.start_count, host, self._generation, left_s)
+        seconds = self._hold_s if do == "hold" else left_s
+        step = CheckpointStep(VERSION, do, self._job.job_id, self._job.start_count, host, self._generation, seconds)
         if same_host(host, self._settings.node_name):
             return take_step(step, self._settings)
         return self._tell(host, step, left_s)

@@ -37,7 +37,7 @@ with contextlib.suppress(ImportError):  # the roles install it; ansible-test imp
 
 HELP = "what happened to a job"
 LAST = 25
-VERBS = "list | show | watch | log | console | report | export | checkpoint"
+VERBS = "list | show | watch | log | console | report | export | checkpoint | suspend"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def verb(name: str, summary: str, epilog: str, *, named: str | None = None) -> argparse.ArgumentParser:
         own = add_verb(job, name, summary, epilog)
         own.add_argument("job", metavar="JOB", nargs=named, help="number or id of the job")
-        if name not in ("list", "watch", "checkpoint"):
+        if name not in ("list", "watch", "checkpoint", "suspend"):
             own.add_argument("--start", type=int, metavar="N", help="this start of the job, not the newest")
         return own
 
@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--html", metavar="FILE", help="as a page with tables; - is standard output")
     saving = verb("checkpoint", "have the guests of a running job saved", checkpoint.EPILOG)
     saving.add_argument("--delete", action="store_true", help="remove what was saved of it (root)")
+    verb("suspend", "save a running job, and free its nodes until it is released", checkpoint.SUSPEND_EPILOG)
     export.add_arguments(verb("export", "a job in the form of other programs", export.EPILOG))
 
 
@@ -94,8 +95,8 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if call.verb == "list":
         _list(call, place)
         return 0
-    if call.verb in ("watch", "checkpoint"):
-        return {"watch": watch, "checkpoint": checkpoint}[call.verb].run(call, load)
+    if call.verb in ("watch", "checkpoint", "suspend"):
+        return (watch if call.verb == "watch" else checkpoint).run(call, load)
     try:
         record = job_record.find(call.job, place, start=call.start)
     except NoRecord as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import pathlib
 import sys
 import typing as t
 
@@ -16,6 +17,7 @@ from ....module_utils.job.batch.registry import open_batch
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.text import format_bytes_short
 from ....module_utils.wire.messages import VERSION, SavedRequest
+from ...bridge.checkpoints.parked import list_parked
 from ...site import compute_nodes, saved_jobs
 from ..output.json_output import add_json, tell
 from ..output.node_names import expand_names
@@ -25,9 +27,11 @@ from ..output.verbs import add_verb
 if t.TYPE_CHECKING:
     from ....module_utils.job.config.parameters import Policy
 
-HELP = "suspended jobs whose guests are on the disks of nodes (root)"
+HELP = "suspended jobs whose guests are on disks (root)"
 LIST_EPILOG = """\
-A suspended job is there where the site saves guests (suspend_guests: save).  It has a row for each node.
+A job that the batch system has suspended is there where the site saves guests (suspend_guests: save).  It has a row
+for each node.  A job that its owner has suspended (vmgr job suspend) has one row without a node: it is in
+checkpoint_dir, and is listed on hosts that have that, but not with --nodes.
 
 examples:
   vmgr suspended list                        of all nodes
@@ -50,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="list | delete")
     delete = add_verb(verbs, "delete", "remove saved guests of a job that has ended or is held", DELETE_EPILOG)
     delete.add_argument("job", metavar="JOB", help="number or id of the job")
-    listing = add_verb(verbs, "list", "jobs whose guests are on the disks of nodes", LIST_EPILOG)
+    listing = add_verb(verbs, "list", "jobs whose guests are on disks", LIST_EPILOG)
     for one in (listing, delete):
         one.add_argument(
             "--node",
@@ -81,7 +85,10 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if job_id:
         _print_removed(call, {node: one["removed"] for node, one in zip(nodes, answers, strict=True) if one in found})
     else:
-        _print_rows(call, [row for answer in found for row in answer.get("saved", ())])
+        rows = [row for answer in found for row in answer.get("saved", ())]
+        if not call.nodes and policy.checkpoint_dir is not None:
+            rows += list_parked(pathlib.Path(policy.checkpoint_dir), open_batch(policy))
+        _print_rows(call, rows)
     for error in answers:
         if isinstance(error, VTorqueError):
             print(f"vmgr: {error}", file=sys.stderr)
@@ -107,7 +114,7 @@ def _print_rows(call: argparse.Namespace, rows: list[dict[str, t.Any]]) -> None:
                 "since": datetime.datetime.fromtimestamp(row["since"]).astimezone().isoformat(" ", "seconds"),
                 "size": format_bytes_short(row["bytes"]),
                 "guests": row["guests"],
-                "node": row["node"],
+                "node": row["node"] or "-",
             }
             for row in rows
         ]

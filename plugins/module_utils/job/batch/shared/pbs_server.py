@@ -25,8 +25,8 @@ ODD_IN_COMMENTS = r"[^A-Za-z0-9 ._:;/()%+@\[\]-]"
 """`-W` is a list joined by commas with `=` in each entry, so that neither may stand in a comment."""
 
 
-CHECKPOINT_SIGNAL = 60
-"""As `job/shell/job_signals.py` has it."""
+CHECKPOINT_SIGNAL, PARK_SIGNAL = 60, 61
+"""As `job/shell/job_signals.py` has them."""
 
 
 class PbsServer:
@@ -80,14 +80,29 @@ class PbsServer:
         if (state := self.job(job_id).state) != "S":
             raise SiteFault(f"job {job_id} is not suspended", f"qsig -s suspend was called; its state is {state}")
 
-    def ask_checkpoint(self, job_id: str) -> None:
-        """`qsig -s 60`, which the owner may: a real-time signal, which the job's shell does not pass on.
+    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
+        """`qsig -s 60` or 61, which the owner may: real-time signals, which the job's shell does not pass on.
 
         Raises:
             SiteFault: see `BatchSystem.ask_checkpoint`.
         """
         require_form(JOB_ID, job_id, "job id")
-        self._run("qsig", "-s", str(CHECKPOINT_SIGNAL), job_id)
+        self._run("qsig", "-s", str(PARK_SIGNAL if park else CHECKPOINT_SIGNAL), job_id)
+
+    def park(self, job_id: str) -> None:
+        """`qhold -h u`, then `qrerun`, which operators may: a job that is queued again with a hold stays where it is.
+
+        Raises:
+            SiteFault: see `BatchSystem.park`.
+        """
+        self.hold(job_id)
+        try:
+            self._run("qrerun", job_id)
+        except SiteFault:
+            if self.job(job_id).state != "R":  # it was heard all the same
+                return
+            self._run("qrls", "-h", "u", job_id)
+            raise
 
     def delete(self, job_id: str) -> None:
         """`qdel`: the job's owner and operators may."""

@@ -227,13 +227,21 @@ class Slurm:
         if (state := self.job(job_id).state) != "S":
             raise SiteFault(f"job {job_id} is not suspended", f"scontrol suspend was called; its state is {state}")
 
-    def ask_checkpoint(self, job_id: str) -> None:
+    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
         """See `BatchSystem.ask_checkpoint`: its jobs have none.
 
         Raises:
             SiteFault: always.
         """
         raise SiteFault(f"a checkpoint of job {job_id}", "is not available with Slurm yet")
+
+    def park(self, job_id: str) -> None:
+        """`scontrol requeuehold`, which does both at once.
+
+        Raises:
+            SiteFault: see `BatchSystem.park`.
+        """
+        self.hold(job_id)
 
     def delete(self, job_id: str) -> None:
         """`scancel`: the job's owner and operators may."""

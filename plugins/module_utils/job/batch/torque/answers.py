@@ -175,6 +175,7 @@ def _job(element: ET.Element, job_id: str, preface: str) -> BatchJob:
         node_exclusive=text("node_exclusive").lower() in ("true", "1"),
         preface=preface,
         granted=parse_exec_gpus(text("exec_gpus")),
+        rerunnable=text("Rerunable").lower() not in ("false", "0"),
     )
 
 

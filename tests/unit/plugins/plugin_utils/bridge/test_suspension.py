@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shlex
+import time
 import types
 import typing as t
 
@@ -103,6 +104,34 @@ def test_suspended_job_stands_still_on_all_nodes_until_it_is_resumed(world: Worl
     assert world.ordered == [False, False, True, True]
     assert not pause_order.is_ordered(world.settings, KEY)
     assert world.orders == ["suspend", "resume"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_wish_for_a_suspension_ends_who_follows_where_the_job_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch, ends: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Guests of a job that rests in its checkpoint do not go on, whatever the server says next."""
+
+    def take(job: BatchJob, *_words: object) -> None:
+        pause_order.order_checkpoint(world.settings, KEY, time.time() + 60)
+        t.cast("t.Callable[[], None]", _words[-1])()
+
+    def park(job_id: str) -> None:
+        if not ends:
+            pause_order.take_back(world.settings, KEY)
+            raise SiteFault(f"job {job_id}", "qrerun: not allowed")
+        world.did.append(f"park {job_id}")
+
+    monkeypatch.setattr(suspension.coordinate, "take_checkpoint", take)
+    rings = iter((b"cp", None))
+    monkeypatch.setattr(suspension, "_rung", lambda _s: next(rings))
+    monkeypatch.setattr(world, "park", park, raising=False)
+    monkeypatch.setattr(world, "release_command", lambda job_id: f"qrls {job_id}", raising=False)
+    world.follow("R", "R", *([] if ends else ["R"]))
+    said = "vtorque: suspended by its owner; qrls 7.head lets it go on"
+    assert world.did == [said, *(["park 7.head"] if ends else [])]
+    assert pause_order.is_ordered(world.settings, KEY) == ends
+    assert ("not suspended: job 7.head: qrerun: not allowed" in capfd.readouterr().err) == (not ends)
 
 
 def test_stop_by_the_user_pauses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

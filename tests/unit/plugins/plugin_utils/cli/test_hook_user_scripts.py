@@ -162,13 +162,14 @@ def test_epilogue_of_the_user_for_which_no_time_is_left_is_not_called_slow(site:
     assert site.record()["vm_epilogue"]["ended"] == "not run"
 
 
-@pytest.mark.parametrize("why", ["never ready", "lost", "no word of the job"])
+@pytest.mark.parametrize("why", ["never ready", "lost", "saved", "no word of the job"])
 def test_epilogue_of_the_user_needs_a_guest(site: Site, why: str) -> None:
     ask(site, "vm_epilogue")
     assert site.prologue().returncode == 0
     changes: dict[str, t.Callable[[pathlib.Path], object]] = {
         "never ready": lambda here: (here / "ready.json").unlink(),
         "lost": lambda here: (here / "lost.json").write_text("{}"),
+        "saved": lambda here: (here / "parked").touch(),
         "no word of the job": lambda here: (here / "job.json").unlink(),
     }
     changes[why](site.directory)

@@ -20,7 +20,7 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.job_signals import CHECKPOINT
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.job_signals import CHECKPOINT, PARK
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records, shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import RefusalRecord
@@ -377,7 +377,8 @@ def test_shell_of_a_returned_job_prints_all_of_it_once_whatever_was_there(job_pl
     assert (again.returncode, file.read_text()) == (3, "one\ntwo\n")
 
 
-def test_signal_for_a_checkpoint_rings_and_is_not_passed_on(job_place: JobPlace) -> None:
+@pytest.mark.parametrize(("number", "wish"), [(CHECKPOINT, shell_message.CHECKPOINT), (PARK, shell_message.PARK)])
+def test_signal_for_a_checkpoint_rings_and_is_not_passed_on(job_place: JobPlace, number: int, wish: bytes) -> None:
     bell: list[shell_message.Bell] = []
 
     def ready(shell: ProcessId) -> None:
@@ -394,9 +395,9 @@ def test_signal_for_a_checkpoint_rings_and_is_not_passed_on(job_place: JobPlace)
     process.stdin.close()
     process.stdin = None
     assert process.stdout.readline() == b"up\n"
-    os.kill(process.pid, CHECKPOINT)
+    os.kill(process.pid, number)
     rung = b""
-    while shell_message.CHECKPOINT not in rung:
+    while wish not in rung:
         assert select.select(bell[0].filenos(), [], [], PATIENCE_S)[0]
         rung += bell[0].hush()
     job_place.give("go")

@@ -201,6 +201,20 @@ def test_connection_to_a_guest_that_stands_still_is_stopped(tmp_path: pathlib.Pa
     assert not login_fifos.send(tmp_path, signal.SIGCONT)
 
 
+@pytest.mark.parametrize("rung", [shell_message.PARK, b"." + shell_message.CHECKPOINT + shell_message.PARK])
+def test_follower_hands_on_that_a_job_is_to_leave_its_nodes(tmp_path: pathlib.Path, rung: bytes) -> None:
+    shell_message.offer(tmp_path, os.getuid())
+    out = tmp_path / "rung"
+    follower = pausing.Follower(["/bin/sh", "-c", f"exec cat >{out}"], tmp_path, lambda _line: None)
+    shell_message.ring(tmp_path, rung)
+    follower.hear(follower.filenos())
+    until = Deadline.after(60.0)
+    while not (out.exists() and out.read_bytes()):
+        assert not until.passed
+    follower.close()
+    assert out.read_bytes() == shell_message.PARK
+
+
 def test_follower_of_a_job_that_is_saved_by_itself_has_it_done_in_time_without_a_ring(tmp_path: pathlib.Path) -> None:
     shell_message.offer(tmp_path, os.getuid())
     out = tmp_path / "rung"

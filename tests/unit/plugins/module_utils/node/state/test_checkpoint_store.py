@@ -129,6 +129,8 @@ def test_manifest_that_was_edited_or_is_of_another_job_is_not_read(store: pathli
 def test_names_of_saved_guests_are_used_until_their_job_is_gone(store: pathlib.Path, guest: pathlib.Path) -> None:
     assert checkpoint_store.used_names(store) == frozenset()
     commit(store, guest)
+    for mark in (checkpoint_store.GONE, checkpoint_store.PARKED):  # beside the checkpoints
+        (checkpoint_store.job_dir(store, JOB) / mark).touch()
     assert checkpoint_store.used_names(store) == {"vcn1-1"}
     assert checkpoint_store.used_names(store, JOB) == frozenset()
     assert checkpoint_store.forget(store, JOB)

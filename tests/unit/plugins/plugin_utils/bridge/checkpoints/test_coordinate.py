@@ -13,7 +13,7 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import checkpoint_store, saved_memory
@@ -36,9 +36,11 @@ class Nodes:
         self.asked: list[tuple[str, str]] = []
         self.fails = self.objects = ""
         self.waits = 1
+        self.held_s = 0.0
 
     def step(self, host: str, step: CheckpointStep) -> tuple[str, ...]:
         self.asked.append((host, step.do))
+        self.held_s = step.seconds if step.do == "hold" else self.held_s
         if host == "cn2" and step.do == self.fails:
             raise VTorqueError("cn2 was not reached", "no route")
         if host == "cn2" and step.do == self.objects:
@@ -62,20 +64,29 @@ class World(t.NamedTuple):
     store: pathlib.Path
     log: list[str]
 
-    def take(self, **policy: t.Any) -> int:
+    def take(
+        self, *, park: t.Callable[[], None] | None = None, rerunnable: bool = True, start: int = 1, **policy: t.Any
+    ) -> int:
         fields: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
-        job = BatchJob(**{**fields, "job_id": JOB, "state": "R", "start_count": 1, "slot_hosts": ("cn1", "cn2")})
+        fields |= {"job_id": JOB, "state": "R", "start_count": start, "slot_hosts": ("cn1", "cn2"), "euser": "alice"}
+        job = BatchJob(**{**fields, "rerunnable": rerunnable})
         return coordinate.take_checkpoint(
             job,
             Policy(checkpoint_dir=str(self.store), **{"checkpoint_min": 0, **policy}),
             self.settings,
             lambda host, step, _seconds: self.nodes.step(host, step),
             self.log.append,
+            park,
         )
 
     def names(self) -> list[str]:
         place = checkpoint_store.job_dir(self.store, JOB)
-        return sorted(path.name for path in place.iterdir()) if place.is_dir() else []
+        return sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+
+    @property
+    def parked_here(self) -> bool:
+        """Whether the epilogue reads that the guests are not to go on."""
+        return (layout.run_directory(JOB, 1, self.settings.run_dir) / layout.PARKED).exists()
 
 
 @pytest.fixture
@@ -174,3 +185,50 @@ def test_what_an_attempt_left_that_was_killed_goes_with_the_next(world: World) -
     left.mkdir(parents=True)
     assert world.take() == 1
     assert world.names() == ["1"]
+
+
+def test_job_that_is_suspended_ends_with_its_checkpoint_and_no_guest_goes_on(world: World) -> None:
+    ended: list[tuple[list[str], bool]] = []
+    assert world.take(park=lambda: ended.append((world.names(), world.parked_here)), checkpoint_pause=60) == 1
+    assert ended == [(["1"], True)]
+    assert world.nodes.dos("cn1")[-1] == world.nodes.dos("cn2")[-1] == "store"
+    assert world.nodes.held_s == 60 + coordinate.PARK_S
+    parked = checkpoint_store.read_parked(world.store, JOB)
+    assert (parked["start"], parked["user"], parked["failed"]) == (1, "alice", False)
+    assert "it rests there" in world.log[0]
+    checkpoint_store.forget_parked(world.store, JOB)
+    assert checkpoint_store.read_parked(world.store, JOB) == {}
+
+
+def test_job_that_the_batch_system_does_not_end_goes_on_with_its_checkpoint(world: World) -> None:
+    def refuse() -> None:
+        raise SiteFault("job 7.head", "qrerun: Unauthorized Request")
+
+    with pytest.raises(SiteFault, match="Unauthorized"):
+        world.take(park=refuse)
+    assert world.names() == ["1"]
+    assert world.nodes.dos("cn1")[-1] == world.nodes.dos("cn2")[-1] == "let_go"
+    assert not world.parked_here
+    assert checkpoint_store.read_parked(world.store, JOB)["failed"] is True
+    with pytest.raises(coordinate.Refused, match="may begin in"):  # it could be asked for ever
+        world.take(park=refuse, checkpoint_min=10)
+
+
+@pytest.mark.parametrize("do", STEPS)
+def test_job_that_cannot_be_saved_is_not_ended(world: World, do: str) -> None:
+    world.nodes.fails = do
+    ended: list[str] = []
+    with pytest.raises(VTorqueError):
+        world.take(park=lambda: ended.append("ended"))
+    assert (ended, world.parked_here, world.names()) == ([], False, [])
+    assert checkpoint_store.read_parked(world.store, JOB) == {}
+
+
+def test_suspension_right_after_a_checkpoint_is_made_and_one_of_a_job_that_may_not_run_again_is_not(
+    world: World,
+) -> None:
+    world.take()
+    with pytest.raises(coordinate.Refused, match="may not run again"):
+        world.take(park=lambda: None, rerunnable=False)
+    assert world.take(park=lambda: None, checkpoint_min=10) == 2
+    assert world.names() == ["1", "2"]

@@ -309,6 +309,13 @@ def test_hold_means_one_member_of_an_array() -> None:
     assert slurm.orders == [("scontrol", "requeuehold", "4_3")]
 
 
+def test_job_that_is_parked_is_held_by_the_same_order() -> None:
+    slurm = Recorder(changed("squeue-running.json", 4, {}))
+    with pytest.raises(SiteFault, match="is not held"):  # nobody plays the controller's part
+        slurm.park("4.lab")
+    assert slurm.orders == [("scontrol", "requeuehold", "4")]
+
+
 def test_job_without_room_is_suspended_again() -> None:
     slurm = Recorder(changed("squeue-running.json", 4, {"job_state": "SUSPENDED"}))
     slurm.suspend("4.lab")

@@ -12,7 +12,8 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import NOTE_PREFIX, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import adapter, answers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.job_signals import CHECKPOINT, PARK
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/torque"
@@ -31,6 +32,10 @@ state = json.loads((here / "state").read_text())
 if tool == "pbsnodes" and sys.argv[1] in ("-o", "-c") and not state.get("deaf"):
     state.update(note=sys.argv[3], state="offline" if sys.argv[1] == "-o" else "free")
     (here / "state").write_text(json.dumps(state))
+if tool in state.get("fails", ()):
+    state["state"] = state.get("then", "R")
+    (here / "state").write_text(json.dumps(state))
+    sys.exit(f"{tool}: Unauthorized Request 7.s")
 if tool == "qhold" and not state.get("deaf"):
     state["holds"] = "u"
     (here / "state").write_text(json.dumps(state))
@@ -44,7 +49,8 @@ if tool == "qstat":
         os.read(os.open(here / "never", os.O_RDONLY), 1)
     if state.get("status"):
         sys.exit(state["status"])
-    print(f"<Data><Job><Job_Id>7.s</Job_Id><Hold_Types>{state['holds']}</Hold_Types></Job></Data>")
+    print(f"<Data><Job><Job_Id>7.s</Job_Id><Hold_Types>{state['holds']}</Hold_Types>"
+          f"<job_state>{state['state']}</job_state></Job></Data>")
 """
 
 
@@ -53,7 +59,7 @@ class Recorder:
 
     def __init__(self, here: pathlib.Path, **state: object) -> None:
         self.here = here
-        for tool in ("qstat", "pbsnodes", "qhold", "qalter", "qsig"):
+        for tool in ("qstat", "pbsnodes", "qhold", "qrls", "qrerun", "qalter", "qsig"):
             (here / tool).write_text(PROGRAM)
             (here / tool).chmod(0o755)
         (here / "state").write_text(json.dumps({"note": "", "state": "free", "holds": "n", **state}))
@@ -161,6 +167,39 @@ def test_hold_is_the_owners_to_release(tmp_path: pathlib.Path) -> None:
     recorder = Recorder(tmp_path)
     adapter.Torque(tmp_path).hold("7.s")
     assert recorder.calls[0] == ["qhold", "-h", "u", "7.s"]
+
+
+def test_owner_asks_for_a_checkpoint_or_a_suspension_by_a_signal(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path)
+    adapter.Torque(tmp_path).ask_checkpoint("7.s")
+    adapter.Torque(tmp_path).ask_checkpoint("7.s", park=True)
+    assert recorder.calls == [["qsig", "-s", str(CHECKPOINT), "7.s"], ["qsig", "-s", str(PARK), "7.s"]]
+
+
+def test_job_that_is_parked_is_held_before_it_is_queued_again(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path)
+    adapter.Torque(tmp_path).park("7.s")
+    assert [call for call in recorder.calls if call[0] != "qstat"] == [["qhold", "-h", "u", "7.s"], ["qrerun", "7.s"]]
+
+
+def test_job_that_cannot_be_queued_again_runs_on_without_a_hold(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path, fails=["qrerun"])
+    with pytest.raises(SiteFault, match="Unauthorized"):
+        adapter.Torque(tmp_path).park("7.s")
+    assert recorder.calls[-1] == ["qrls", "-h", "u", "7.s"]
+
+
+def test_job_that_was_queued_again_although_the_command_failed_stays_held(tmp_path: pathlib.Path) -> None:
+    recorder = Recorder(tmp_path, fails=["qrerun"], then="E")
+    adapter.Torque(tmp_path).park("7.s")
+    assert "qrls" not in [call[0] for call in recorder.calls]
+
+
+@pytest.mark.parametrize(("word", "may"), [("True", True), ("False", False), ("", True)])
+def test_job_may_run_again_unless_its_owner_has_denied_it(word: str, may: bool) -> None:
+    given = f"<Rerunable>{word}</Rerunable>" if word else ""
+    (job,) = answers.parse_jobs(f"<Data><Job><Job_Id>7.s</Job_Id>{given}</Job></Data>".encode())
+    assert job.rerunnable == may
 
 
 def test_job_without_room_is_suspended_again(tmp_path: pathlib.Path) -> None:
