@@ -20,15 +20,17 @@ class SystemFacts:
             beside the site's qsub.
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
         checkpoints: can guests of its jobs be saved, so that a later start begins from there?
+        node_messages: does its server hand on what its own check of a node reports?
     """
 
     commands_parameter: str = ""
     no_hook_scripts: str = ""
     checkpoints: bool = False
+    node_messages: bool = False
 
 
 BATCH_SYSTEMS = {
-    "torque": SystemFacts(checkpoints=True),
+    "torque": SystemFacts(checkpoints=True, node_messages=True),
     "slurm": SystemFacts(
         commands_parameter="slurm_bin",
         no_hook_scripts=(
