@@ -33,9 +33,9 @@ MAY_STAY = re.compile(
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
             # copies of images, what the roles have noted, what nodes have
-            r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|images|slots|sweep|warm)|suspects\.json|swept"
+            r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|health|images|slots|sweep|warm)|suspects\.json|swept"
             r"|refused|network_rules|(policy|qemu_user|virtiofsd)\.json)",
-            r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|kernel\.json)",
+            r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|(kernel|health)\.json)",
             # templates of warm starts, which belong to no job
             r"/var/lib/vtorque/warm(/(wanted|failed)(/[^/]+)?|/[0-9a-f]{32}(/(record\.json|mem|disk\.qcow2|seed\.iso|used|failed))?)?",
             # the word that a start is over, for two days: whoever comes late makes nothing any more; and of who took it

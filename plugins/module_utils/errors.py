@@ -58,6 +58,8 @@ class ImageFault(VTorqueError):
 
 CAUSES = ("libvirt", "virtualisation", "bridge", "disk", "programs", "devices")
 """What a node can have proved to be wrong with itself; each can be tested again (`node/health/causes.py`)."""
+DEGRADING = "degrading"
+"""What a note of ours names for a node that works, and that its `health_sources` complain of; no start proves it."""
 
 
 class NodeFault(VTorqueError):

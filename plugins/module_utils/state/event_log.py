@@ -46,6 +46,7 @@ COMPONENTS: t.Mapping[str, str] = {
     "suspension": "jobs that are suspended and resumed",
     "metrics": "samples of what guests use",
     "sweep": "removal of what belongs to no living start",
+    "health": "nodes that are degrading, and are well again",
 }
 """The parts of the product that a line can come from, and what each is about."""
 FORM = f"COMPONENT LEVEL, a component ({', '.join(COMPONENTS)}) and its level ({', '.join(LEVELS)})"

@@ -49,6 +49,7 @@ CHECKS = (
     "left",
     "spool",
     "log",
+    "health",
     "note",
 )
 """In the order of the table."""

@@ -9,6 +9,7 @@ import pathlib
 import socket
 import typing as t
 
+from ...module_utils.health_sources import sources_on
 from ...module_utils.job.batch.registry import open_guest
 from ...module_utils.job.config import consistency, disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
@@ -91,6 +92,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mount_s=policy.nfs_timeout,
         suspend_guests=policy.suspend_guests,
         checkpoint_dir=pathlib.Path(policy.checkpoint_dir) if policy.checkpoint_dir else None,
+        health_sources=sources_on(policy.health_sources, node_name),
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,
         rdma_kind=policy.vrdma_kind if policy.vrdma_enabled and host_matches(policy.vrdma_nodes, node_name) else "",

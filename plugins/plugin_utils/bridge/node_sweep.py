@@ -16,14 +16,13 @@ from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config import parameters, policy_file
 from ...module_utils.job.records import delivery, retention
 from ...module_utils.node import doctor, sweep
-from ...module_utils.node.health import causes
 from ...module_utils.node.lifecycle import room
 from ...module_utils.node.state import checkpoint_store, pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import delivery_queue, event_log, layout
 from ...module_utils.system.clock import Deadline
-from . import templates_ahead
+from . import node_health, templates_ahead
 from .node_settings import LoadPolicy, settings_of
 
 VERSION = 1
@@ -45,6 +44,7 @@ class Report:
     retired: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     handed_over: tuple[delivery.Delivery, ...] = ()
+    health: node_health.HealthChange = node_health.WELL
 
 
 def sweep_at_boot(node: str, deadline: Deadline) -> Report:
@@ -94,12 +94,6 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
     settings = settings_of(policy, node)
     batch = open_batch(policy, timeout_s=CALL_S)
     swept = _swept(policy, node, batch, deadline, any_number)
-    try:
-        note = offline_note.take_back(batch, node, lambda cause: causes.troubles(settings, cause))
-        node_figures.write_offline(settings, offline=bool(note.note) and not note.taken_back)
-    except VTorqueError as error:
-        swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
-        note = offline_note.NoteWord()
     handed_over: tuple[delivery.Delivery, ...] = ()
     try:
         handed_over = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
@@ -109,8 +103,18 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
         for problem in checkpoint_store.forget_gone(settings.checkpoint_dir, _is_known(batch), sweep.TWICE_S):
             swept = dataclasses.replace(swept, removed=(*swept.removed, sweep.Said("", problem)))
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
+    # last, as it calls programs of the site
+    health = node_health.follow_health(policy, settings, batch, deadline)
+    swept = _with(swept, *health.problems)
+    try:
+        note = offline_note.take_back(batch, node, lambda cause: node_health.find_faults(settings, cause))
+        node_figures.write_offline(settings, offline=bool(note.note) and not note.taken_back)
+    except VTorqueError as error:
+        swept = _with(swept, f"whether this node carries a note of ours is not known: {error}")
+        note = offline_note.NoteWord()
     report = _report(node, _with(swept, *old.failed), note, old.removed)
-    return dataclasses.replace(report, lost=old.lost, handed_over=handed_over)
+    ok = report.ok and not health.degrading
+    return dataclasses.replace(report, ok=ok, lost=old.lost, handed_over=handed_over, health=health)
 
 
 def _is_known(batch: BatchSystem) -> t.Callable[[str], bool]:

@@ -98,7 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Take from this node what belongs to no living start of a job, and take back the note with which "
-        "vTorque set\nthis node offline, when the cause that it names tests good.",
+        "vTorque set\nthis node offline, when the cause that it names tests good.  Read the sources of the node's "
+        "health\n(health_sources).",
     )
     parser.add_argument("--boot", action="store_true", help="only what is of an earlier boot; nobody is asked")
     parser.add_argument("--all", action="store_true", help=f"also more than {sweep.MASS} starts at once")
@@ -116,6 +117,10 @@ def _deeds(report: Report) -> t.Iterator[str]:
     for outcome in report.handed_over:
         if outcome.taken:
             yield _line("record", outcome.key, outcome.message)
+    if report.health.note:
+        yield _line("health", report.node, f"set offline: {report.health.note}")
+    for key in report.health.ordered:
+        yield _line("health", key, f"a checkpoint is ordered: {report.node} is degrading")
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 
@@ -129,6 +134,8 @@ def _wants(report: Report) -> t.Iterator[str]:
             yield _line("record", outcome.key, outcome.message)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
+    if report.health.degrading:
+        yield _line("health", report.node, f"degrading: {report.health.degrading}")
     if report.note.note and not report.note.taken_back:
         yield _line("note", report.node, f"stays: {report.note.note} ({report.note.why})")
 

@@ -129,6 +129,7 @@ class BatchNode:
         note: what somebody wrote about it, or "".
         jobs: the jobs that have slots of it.
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
+        message: what the batch system's own check of the node reports, or "".
     """
 
     name: str
@@ -139,6 +140,7 @@ class BatchNode:
     note: str
     jobs: frozenset[str] = frozenset()
     preface: str = ""
+    message: str = ""
 
     @property
     def offline(self) -> bool:

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import typing as t
 
-from ...errors import CAUSES, NodeFault
+from ...errors import CAUSES, DEGRADING, NodeFault
 from .api import NOTE_PREFIX, BatchSystem
 
 
@@ -31,7 +31,7 @@ class NoteWord:
 def cause_of(note: str) -> str:
     """The cause that a note of ours names (`vtorque: <cause>: ...`); "" when it names none that can be tested."""
     found = re.match(r"([a-z]+):", note.removeprefix(NOTE_PREFIX))
-    return found[1] if note.startswith(NOTE_PREFIX) and found and found[1] in CAUSES else ""
+    return found[1] if note.startswith(NOTE_PREFIX) and found and found[1] in (*CAUSES, DEGRADING) else ""
 
 
 def take_back(batch: BatchSystem, node: str, troubles: t.Callable[[str], t.Sequence[NodeFault]]) -> NoteWord:

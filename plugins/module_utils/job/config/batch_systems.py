@@ -21,16 +21,18 @@ class SystemFacts:
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
         spares: can its jobs ask for nodes besides those that they use?
         checkpoints: can guests of its jobs be saved, so that a later start begins from there?
+        node_messages: does its server hand on what its own check of a node reports?
     """
 
     commands_parameter: str = ""
     no_hook_scripts: str = ""
     spares: bool = False
     checkpoints: bool = False
+    node_messages: bool = False
 
 
 BATCH_SYSTEMS = {
-    "torque": SystemFacts(spares=True, checkpoints=True),
+    "torque": SystemFacts(spares=True, checkpoints=True, node_messages=True),
     "slurm": SystemFacts(
         commands_parameter="slurm_bin",
         spares=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
+from ... import health_sources
 from ...effects import leaves_nothing
 from ...mounts import read_line
 from ...state import event_log
@@ -20,6 +21,8 @@ from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
 
 GATES = {f"{component}_enabled_default": f"{component}_enabled" for component in ("vrdma", "iocm", "unclot")}
 """What a silent user gets of a component, and whether the site has it at all."""
+HEALTH_SOURCES = 32
+"""Lines of `health_sources`, which each sweep reads."""
 DATA = "/data"
 """Where a guest has its user's own disk."""
 SKVM = "was the original's alone: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
@@ -53,6 +56,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.disk_default is not None and is_taken(DATA, policy):
         yield "disk_default", f"mounts has something of the site's own on {DATA}"
     yield from _log(policy)
+    yield from _health(policy)
     yield from _own_images(policy)
     if policy.timeout > policy.prologue_timeout:
         yield "timeout", f"is more than prologue_timeout ({policy.prologue_timeout})"
@@ -74,6 +78,20 @@ def _log(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "log_levels", f"{', '.join(twice)} has two levels"
     if policy.log_format == event_log.JSON and policy.log_file is None:
         yield "log_format", "needs log_file: a job's own log is text, and vmgr job log --json reads it for programs"
+
+
+def _health(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    facts = facts_of(policy.batch_system)
+    sources = [health_sources.read_line(line) for line in policy.health_sources]
+    if not facts.node_messages and any(one.kind == health_sources.MESSAGE for one in sources):
+        yield "health_sources", f"{policy.batch_system} hands on no message of its check: name the check as a program"
+    if len(sources) > HEALTH_SOURCES:
+        yield "health_sources", f"has {len(sources)} lines, more than {HEALTH_SOURCES}"
+    if policy.on_degrading == "checkpoint":
+        if not facts.checkpoints:
+            yield "on_degrading", f"jobs of {policy.batch_system} have no checkpoints"
+        elif policy.checkpoint_dir is None:
+            yield "on_degrading", "checkpoint needs checkpoint_dir"
 
 
 def region_mib(policy: Policy, asked: int | None = None) -> int:

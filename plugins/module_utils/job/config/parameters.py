@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ... import health_sources
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
 from ...state import event_log
@@ -257,6 +258,14 @@ class Policy:
     )
     node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that vTorque may set offline; 0: none")
+    health_sources: tuple[str, ...] = _parameter(
+        several(_line(health_sources.FORM, health_sources.write_line)),
+        (),
+        "what makes a node degrading: lines `counter NAME FILES limit=N`, `program NAME PATH`, `message NAME`",
+    )
+    on_degrading: str = _parameter(
+        choice("note", "checkpoint"), "note", "for a degrading node: a note, or also a checkpoint of its jobs"
+    )
     record_days: int = _parameter(number(1, 36500), 90, "days until records of jobs are deleted")
     record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
     report_dir: str | None = _parameter(

@@ -325,13 +325,19 @@ def _blame(
     if bad.note and not ours:
         reason = f"{bad.name} is not set offline: it carries a note of an administrator ({bad.note[:80]})"
         return _Blame(stays=True, lines=(reason,), grave=True)
-    if braked := _brake(bad, nodes, policy):
+    if braked := find_brake(bad, nodes, policy):
         return _Blame(stays=True, lines=(f"{bad.name} is not set offline: {braked}",), grave=True)
     return _Blame(bad.name, note_of(error, bad.name, job.job_id))
 
 
-def _brake(bad: BatchNode, nodes: t.Sequence[BatchNode], policy: Policy) -> str:
-    """Why no further node may go offline, or ""."""
+def find_brake(bad: BatchNode, nodes: t.Sequence[BatchNode], policy: Policy) -> str:
+    """Return why a node may not go offline beside those that carry a note of ours already, or "".
+
+    Args:
+        bad: the node.
+        nodes: all nodes of the site.
+        policy: the site's bounds.
+    """
     others = [one for one in nodes if one.name != bad.name]
     noted = sum(one.note.startswith(NOTE_PREFIX) for one in others)
     brake = count_of(policy.offline_brake, len(nodes))
@@ -361,6 +367,17 @@ def note_of(error: NodeFault, node: str, job_id: str) -> str:
         `vtorque: <cause>: <words> (job <id>)`, of at most `NOTE_LENGTH` characters.
     """
     what = f"{error.what}: {error.why}".removesuffix(": ").removeprefix(f"{node}: ")
-    text = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+=@\[\]-]", " ", what).split())
-    begin, end = f"{NOTE_PREFIX}{error.cause}: ", f" (job {job_id})"
-    return f"{begin}{text[: NOTE_LENGTH - len(begin) - len(end)].rstrip()}{end}"
+    return plain_note(error.cause, what, f" (job {job_id})")
+
+
+def plain_note(cause: str, text: str, end: str = "") -> str:
+    """Return a note of ours: `vtorque: <cause>: <text><end>`, as `note_of` describes it.
+
+    Args:
+        cause: a word.
+        text: of any characters.
+        end: what is not cut off.
+    """
+    plain = " ".join(re.sub(r"[^A-Za-z0-9 ._:;,/()%+=@\[\]-]", " ", text).split())
+    begin = f"{NOTE_PREFIX}{cause}: "
+    return f"{begin}{plain[: NOTE_LENGTH - len(begin) - len(end)].rstrip()}{end}"

@@ -30,6 +30,7 @@ class GuestFile:
         kind: of `guest_kinds.KINDS`.
         ram_mib: its memory; 0: it does not say.
         region_mib: of the region that it shares, on the first guest of its start on the node alone: there is one.
+        checkpoint: may its job be asked for a checkpoint?
     """
 
     rank: int
@@ -44,6 +45,7 @@ class GuestFile:
     kind: str = SLG.name
     ram_mib: int = 0
     region_mib: int = 0
+    checkpoint: bool = False
 
 
 @leaves_nothing

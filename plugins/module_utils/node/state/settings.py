@@ -10,6 +10,7 @@ import pathlib
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
+from ...health_sources import HealthSource
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
 from ...state.event_log import LogSettings
@@ -73,6 +74,7 @@ class NodeSettings:
         rdma_vlan: of these functions; None: none.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         checkpoint_dir: where all nodes have the checkpoints of jobs; None: the site has none.
+        health_sources: what reports that this node is degrading.
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
@@ -137,6 +139,7 @@ class NodeSettings:
     rdma_vlan: int | None = None
     suspend_guests: str = "pause"
     checkpoint_dir: pathlib.Path | None = None
+    health_sources: tuple[HealthSource, ...] = ()
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

@@ -48,3 +48,20 @@ def write_offline(settings: NodeSettings, *, offline: bool) -> None:
         with contextlib.suppress(OSError):
             sample = textfile.Sample("vtorque_node_offline", (("node", settings.node_name),), int(offline))
             textfile.write(textfile.OFFLINE, textfile.format_samples([sample]), settings)
+
+
+def write_degrading(settings: NodeSettings, *, degrading: bool) -> None:
+    """Write whether this node is degrading; no file where the site has no sources of that.
+
+    Args:
+        settings: this node's own word.
+        degrading: as the last look at its sources found it.
+    """
+    if not textfile.wanted(settings):
+        return
+    if not settings.health_sources:
+        textfile.remove(textfile.HEALTH, settings)
+        return
+    with contextlib.suppress(OSError):
+        sample = textfile.Sample("vtorque_node_degrading", (("node", settings.node_name),), int(degrading))
+        textfile.write(textfile.HEALTH, textfile.format_samples([sample]), settings)

@@ -6,6 +6,7 @@
     vtorque_<job>.<start>.prom      of the guests of a start, while its worker lives
     vtorque_node.prom               of the node
     vtorque_offline.prom            whether vTorque has set the node offline, as the sweep found it
+    vtorque_health.prom             whether the node is degrading, as the sweep found it
 
 The labels are closed: `jobid`, `rank` and `node` of a figure, besides them `user`, `image` and `tag` of `_info`, and
 `source` of energy.  Nothing that a user chooses freely is among them; what is not plain is escaped.
@@ -48,6 +49,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "vtorque_slots_free": ("gauge", "Guests that a node could still take."),
     "vtorque_spool_waiting": ("gauge", "Records of jobs on a node that wait for the front end."),
     "vtorque_node_offline": ("gauge", "Whether vTorque has set a node offline, and its cause is not gone."),
+    "vtorque_node_degrading": ("gauge", "Whether a source of a node's health reports that it is degrading."),
 }
 """Every metric, its type and its meaning."""
 OF_FIGURES = (
@@ -60,7 +62,7 @@ OF_FIGURES = (
     "vtorque_guest_network_transmit_bytes_total",
 )
 """Metrics of the figures of a point, in the order of `series.FIGURES`."""
-NODE, OFFLINE = "node", "offline"
+NODE, OFFLINE, HEALTH = OF_NODES = ("node", "offline", "health")
 _NAMED = re.compile(r"vtorque_(.+)\.prom")
 _HALF = re.compile(r"\.vtorque_.+\.prom\.[0-9]+")
 
@@ -111,7 +113,7 @@ def write(name: str, text: str, settings: NodeSettings) -> None:
     """Write a file, whole or not at all; nothing that lies in the directory is followed or opened.
 
     Args:
-        name: `NODE`, `OFFLINE`, or the key of a start.
+        name: one of `OF_NODES`, or the key of a start.
         text: as `format_samples` returns it.
         settings: this node's own word.
 
@@ -162,11 +164,11 @@ def _is_stale(name: str, settings: NodeSettings) -> bool:
     if _HALF.fullmatch(name):
         return not pathlib.Path("/proc", name.rpartition(".")[2]).exists()
     found = _NAMED.fullmatch(name)
-    if not found or (found[1] not in (NODE, OFFLINE) and start_of(found[1]) is None):
+    if not found or (found[1] not in OF_NODES and start_of(found[1]) is None):
         return False
     if not wanted(settings):
         return True
-    return found[1] not in (NODE, OFFLINE) and not start_lock.is_held(start_lock.start_lock(settings, found[1]))
+    return found[1] not in OF_NODES and not start_lock.is_held(start_lock.start_lock(settings, found[1]))
 
 
 @contextlib.contextmanager

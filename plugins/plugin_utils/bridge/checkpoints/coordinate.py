@@ -15,10 +15,7 @@ nothing is done twice.  Where the batch system does not end it, they go on.
 from __future__ import annotations
 
 import concurrent.futures
-<<<<<<< HEAD
 import contextlib
-=======
->>>>>>> park
 import pathlib
 import time
 import typing as t
@@ -101,7 +98,6 @@ def take_checkpoint(
     return newest + 1
 
 
-<<<<<<< HEAD
 def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
     """Return the nodes of a job that have guests or stay bare: spare ones have nothing to hold or to save.
 
@@ -113,7 +109,8 @@ def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
         path = layout.run_directory(job.job_id, job.start_count, run_dir) / layout.PLAN
         return JobPlan.from_json(path.read_text(encoding="utf-8")).in_use
     return tuple(dict.fromkeys(job.nodes))
-=======
+
+
 def _refuse_if_unwanted(job: BatchJob, policy: Policy, store: pathlib.Path, *, park: bool) -> None:
     """Raises Refused where none is to be made of a job now, whatever its guests are."""
     if park and not job.rerunnable:
@@ -142,7 +139,6 @@ def _end_start(job: BatchJob, store: pathlib.Path, settings: NodeSettings, park:
         mark.unlink(missing_ok=True)
         checkpoint_store.mark_parked(store, job.job_id, job.start_count, job.euser, failed=True)
         raise
->>>>>>> park
 
 
 class _Attempt:

@@ -1,18 +1,21 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vmgr node`: what a node has and jobs have of it, devices that guests may have, and the end of a quarantine."""
+"""`vmgr node`: what a node has and jobs have of it, its health, devices of guests, and the end of a quarantine."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
+import time
 import typing as t
 
 from ....module_utils.errors import UserFault, VTorqueError
 from ....module_utils.node import occupancy
 from ....module_utils.node.devices import host_devices, leases
+from ....module_utils.node.health import degrading
 from ....module_utils.state import topologies
 from ....module_utils.wire.form import to_dict
 from ...bridge.node_settings import LoadPolicy, read_settings
@@ -29,6 +32,7 @@ from ..output.verbs import add_verb
 
 if t.TYPE_CHECKING:
     from ....module_utils.node.devices.pci.examination import Examined
+    from ....module_utils.node.state.settings import NodeSettings
     from ....module_utils.wire.node_topology import NodeTopology
 
 HELP = "what a node has, and what jobs and guests have of it (root)"
@@ -58,6 +62,18 @@ examples:
   vmgr node devices                               a row a device
   vmgr node devices --query '[?!usable].address'  which no guest can have
 """
+HEALTH_EPILOG = """\
+What the last vtorque-sweep found of the sources of this node's health (health_sources).  A node that is degrading gets
+no new jobs; it is well again when each source has reported well at three sweeps.  Nothing is read by this command.
+
+exit status:
+  0  the node is well, or the site has no such sources
+  1  it is degrading
+
+examples:
+  vmgr node health                     a row a source
+  vmgr node health --forget memory     after a repair: forget what the source has reported and counted
+"""
 RELEASE_EPILOG = """\
 A device that did not come back after a job is in quarantine, and no guest gets it.  Release it when it is well again:
 after a power cycle of the node, or when its driver has it and it answers.  A node that is offline for it comes back by
@@ -81,6 +97,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = topology.add_mutually_exclusive_group()
     how.add_argument("--svg", metavar="FILE", nargs="?", const="-", help="as a picture; without FILE: standard output")
     add_json(topology, group=how)
+    health = add_verb(verbs, "health", "what makes this node degrading, and since when", HEALTH_EPILOG)
+    how = health.add_mutually_exclusive_group()
+    how.add_argument("--forget", metavar="SOURCE", help="forget what a source has reported and counted")
+    add_json(health, group=how)
     release = add_verb(verbs, "release", "end the quarantine of a device", RELEASE_EPILOG)
     release.add_argument("device", metavar="DEVICE", help="its address, such as 0000:3b:00.0")
 
@@ -97,6 +117,8 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
     if call.verb == "topology":
         return _remember_all(call, load) if call.all else _show_topology(call, load)
     settings = read_settings(load)
+    if call.verb == "health":
+        return _show_health(call, settings)
     if call.verb == "release":
         if not leases.release(call.device, settings):
             names = ", ".join(one.device for one in leases.read_quarantine(settings)) or "none"
@@ -125,6 +147,58 @@ def _show_topology(call: argparse.Namespace, load: LoadPolicy) -> int:
     else:
         print_node(found)
     return 0
+
+
+def _show_health(call: argparse.Namespace, settings: NodeSettings) -> int:
+    if call.forget is not None:
+        if not degrading.forget_source(call.forget, settings):
+            names = ", ".join(source.name for source in settings.health_sources) or "none"
+            raise UserFault(f"source {call.forget}", f"is none of this node (health_sources: {names})")
+        print(f"what {call.forget} has reported is forgotten; the next sweep reads it anew")
+        return 0
+    known = degrading.read_health(settings)
+    found = {one.name: one for one in known.sources}
+    rows = [(source, found.get(source.name)) for source in settings.health_sources]
+    if call.json:
+        tell(
+            call,
+            [
+                {
+                    "kind": source.kind,
+                    "read": one is not None,
+                    **dataclasses.asdict(one or degrading.SourceHealth(source.name)),
+                }
+                for source, one in rows
+            ],
+        )
+    elif not rows:
+        print("the site lists no sources of health for this node (health_sources)")
+    else:
+        table(
+            [
+                {
+                    "source": source.name,
+                    "kind": source.kind,
+                    "state": _state_of(one),
+                    "since": _since(one),
+                    "report": (one.why or one.unknown) if one else "",
+                }
+                for source, one in rows
+            ]
+        )
+    return 1 if known.degrading else 0
+
+
+def _state_of(one: degrading.SourceHealth | None) -> str:
+    if one is None:
+        return "not read yet"
+    if one.degrading:
+        return "degrading"
+    return "unknown" if one.unknown else "well"
+
+
+def _since(one: degrading.SourceHealth | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(one.since)) if one and one.degrading else ""
 
 
 def _remember_all(call: argparse.Namespace, load: LoadPolicy) -> int:

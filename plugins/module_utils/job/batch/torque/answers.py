@@ -295,6 +295,8 @@ def _node(element: ET.Element, preface: str) -> BatchNode:
     if not re.fullmatch(r"[0-9]{1,6}", slots, re.ASCII):
         raise SiteFault(f"pbsnodes: node {text('name')[:80]!r}", f"np is {slots[:40]!r}, not a number")
     memory = re.search(r"(?:^|,)physmem=([0-9]{1,15})kb", text("status"), re.ASCII)
+    # the MOM's own check (src/server/process_mom_update.c); the text may have commas of its own
+    message = re.search(r"(?:^|,)message=(.{0,2000}?)(?=,[a-z_]{1,40}=|$)", text("status"), re.ASCII | re.DOTALL)
     return BatchNode(
         name=text("name"),
         states=frozenset(text("state").split(",")),
@@ -304,6 +306,7 @@ def _node(element: ET.Element, preface: str) -> BatchNode:
         note=text("note"),
         jobs=parse_slots(text("jobs")),
         preface=preface,
+        message=message[1] if message else "",
     )
 
 

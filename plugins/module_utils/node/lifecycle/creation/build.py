@@ -251,6 +251,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             kind_of(spec.distro).name,
             spec.ram_mib,
             0 if guests else memory.region_mib(part.guests),
+            checkpoint=part.checkpoint_min >= 0,
         )
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)

@@ -78,7 +78,7 @@ class Site:
         patch.setattr(node_sweep, "open_batch", lambda _policy, **_how: self.server)
         files = types.SimpleNamespace(alive_here=lambda _policy: mom_files.by_files(self.settings.torque_home))
         patch.setattr(node_sweep, "open_node", lambda _system: files)
-        patch.setattr(node_sweep.causes, "troubles", lambda *_words: self.wrong)
+        patch.setattr(node_sweep.node_health.causes, "troubles", lambda *_words: self.wrong)
         patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
         self.patch = patch
 
@@ -162,6 +162,7 @@ def test_form_for_programs(site: Site, capsys: Capture) -> None:
         "retired": [],
         "lost": [],
         "handed_over": [],
+        "health": {"degrading": "", "note": "", "ordered": [], "problems": []},
     }
 
 

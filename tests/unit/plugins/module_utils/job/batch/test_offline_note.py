@@ -68,6 +68,7 @@ def test_a_note_of_an_administrator_is_not_even_tested(note: str) -> None:
         ("vtorque: virtualisation: none", "virtualisation"),
         ("vtorque: disk:", "disk"),
         ("vtorque: programs: qemu-img", "programs"),
+        ("vtorque: degrading: nhc: ERROR: memory", "degrading"),
         ("vtorque: weather: rain", ""),
         ("vtorque: something is wrong", ""),
         ("vtorque: ", ""),

@@ -11,6 +11,7 @@ import pathlib
 import stat
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.health_sources import HealthSource
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import saved_memory, slots, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.telemetry import node_figures, textfile
@@ -132,11 +133,16 @@ def test_figures_of_the_node_count_guests_slots_and_waiting_records(site: NodeSe
     delivery_queue.mark_pending(KEY, site.state_dir)
     node_figures.write_node(site)
     node_figures.write_offline(site, offline=True)
+    with_sources = dataclasses.replace(site, health_sources=(HealthSource("message", "mom"),))
+    node_figures.write_degrading(with_sources, degrading=True)
     found = check_metrics("".join((site.metrics_dir / name).read_text() for name in names(site)))
     labels = frozenset({("node", "cn1")})
     assert {metric: samples[labels] for metric, samples in found.items()} == {
         "vtorque_guests": 1, "vtorque_slots_free": 3, "vtorque_spool_waiting": 1, "vtorque_node_offline": 1,
+        "vtorque_node_degrading": 1,
     }  # fmt: skip
+    node_figures.write_degrading(site, degrading=False)
+    assert "vtorque_health.prom" not in names(site)
 
 
 def test_guest_on_the_disk_leaves_its_place_to_the_next(site: NodeSettings) -> None:

@@ -11,13 +11,16 @@ import os
 import pathlib
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import health_sources
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import occupancy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci import passthrough, usage
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import topologies
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_topology, pci
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import host_name
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main, node
@@ -71,6 +74,36 @@ def test_release_ends_a_quarantine_once(settings: NodeSettings, capsys: pytest.C
     for name in (SECOND, "../leases", FIRST):
         with pytest.raises(UserFault, match="is not in quarantine"):
             run_vmgr(capsys, "node", "release", name)
+
+
+def test_health_has_a_row_a_source_and_forgets_one_after_a_repair(
+    settings: NodeSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    assert "lists no sources of health" in run_vmgr(capsys, "node", "health")[1]
+    lines = ("message mom", f"counter memory {tmp_path}/count limit=1", f"program nhc {tmp_path}/nhc")
+    watched = dataclasses.replace(
+        settings, health_sources=health_sources.sources_on(lines, "gn1"), run_dir=tmp_path / "run"
+    )
+    monkeypatch.setattr(node, "read_settings", lambda _load: watched)
+    assert run_vmgr(capsys, "node", "health")[1].count("not read yet") == 3
+    (tmp_path / "count").write_text("7", "ascii")
+    degrading.look(watched, lambda: "ERROR: \x1b[2Jfan", clock.Deadline.after(60))
+    status, output = run_vmgr(capsys, "node", "health")
+    assert status == 1
+    rows = {line.split()[0]: line for line in output.splitlines()[1:]}
+    assert "degrading" in rows["mom"]
+    assert "ERROR: ?[2Jfan" in rows["mom"]
+    assert "well" in rows["memory"]
+    assert "unknown" in rows["nhc"]
+    status, output = run_vmgr(capsys, "node", "health", "--json")
+    assert status == 1
+    assert [(one["name"], one["degrading"], bool(one["unknown"])) for one in json.loads(output)] == [
+        ("mom", True, False), ("memory", False, False), ("nhc", False, True),
+    ]  # fmt: skip
+    with pytest.raises(UserFault, match="health_sources: mom, memory, nhc"):
+        run_vmgr(capsys, "node", "health", "--forget", "fan")
+    assert run_vmgr(capsys, "node", "health", "--forget", "mom")[0] == 0
+    assert run_vmgr(capsys, "node", "health")[0] == 0
 
 
 @pytest.mark.usefixtures("settings")

@@ -226,3 +226,21 @@ def test_recorded_nodes() -> None:
         ("t1", 2, 24105, False, ""), ("t2", 2, 24105, False, ""), ("t3", 2, 24105, False, ""),
     ]  # fmt: skip
     assert nodes[0].states == {"job-exclusive"}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("opsys=linux,state=free", ""),
+        ("opsys=linux,message=ERROR nhc: disk,state=free", "ERROR nhc: disk"),
+        ("message=EVENT: fan 3, and 4 = slow,rectime=1795178491,jobs=", "EVENT: fan 3, and 4 = slow"),
+        ("opsys=linux,message=EVENT: last", "EVENT: last"),
+        ("opsys=linux,message=", ""),
+        ("opsys=linux,varattr=message=x", ""),
+    ],
+)
+def test_message_of_the_moms_own_check_is_read_with_its_commas(status: str, message: str) -> None:
+    recorded = (FIXTURES / "pbsnodes-x.xml").read_text("utf-8")
+    text = re.sub("<status>[^<]*</status>", f"<status>{status}</status>", recorded, count=1)
+    nodes = answers.parse_nodes(text.encode())
+    assert [node.message for node in nodes] == [message, "", ""]
