@@ -1,7 +1,8 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's network: one switch, one cable to each node, a bridge on each compute node; all in namespaces."""
+"""The lab's networks: a switch, a cable to each node, a bridge on each compute node; and all of that again between
+compute nodes alone, for guests that ask for a further network.  All in namespaces."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import subprocess
 from .state import FRONT_END, NETWORK, LabError, State
 
 SWITCH = "sw"
+FURTHER = "br1"
+"""The bridge of the further network."""
 NAMESPACES = pathlib.Path("/run/netns")
 
 
@@ -25,7 +28,8 @@ def make(state: State, addresses: dict[str, str]) -> None:
     """
     switch = state.name(SWITCH)
     _ip([f"netns add {state.name(name)}" for name in (SWITCH, *addresses)])
-    _ip(["link add brsw type bridge forward_delay 0 stp_state 0", "link set brsw up"], switch)
+    for name in ("brsw", FURTHER):
+        _ip([f"link add {name} type bridge forward_delay 0 stp_state 0", f"link set {name} up"], switch)
     for name, address in addresses.items():
         here = state.name(name)
         end = f"peer name eth0 address {mac(address)} netns {here}"
@@ -41,6 +45,10 @@ def make(state: State, addresses: dict[str, str]) -> None:
         _ip([*bridge, "link set lo up", f"link set {face} up", f"addr add {address}/24 dev {face}"], here)
         if name != FRONT_END:
             _ip([f"route add default via {NETWORK}.1"], here)
+            end = f"peer name eth1 netns {here}"
+            _ip([f"link add w-{name} type veth {end}", f"link set w-{name} master {FURTHER} up"], switch)
+            further = f"link add {FURTHER} type bridge forward_delay 0 stp_state 0"
+            _ip([further, f"link set eth1 master {FURTHER} up", f"link set {FURTHER} up"], here)
 
 
 def make_empty(state: State, name: str) -> None:

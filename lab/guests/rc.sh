@@ -99,6 +99,20 @@ eval "$(awk -F'"' '
         printf "put %s \047%s\047 %s\n", $6, $2, file
     }' /mnt/seed/user-data)"
 rm -r /run/seed
+# cards on further networks, which the seed has one below the other, each with its MAC address first
+awk -F'"' '
+    /^    match: [{]macaddress: "/ { mac = $2 }
+    /^    addresses: \["/ { address[mac] = $2 }
+    /^    mtu: / { split($0, words, " "); mtu[mac] = words[2] }
+    END { for (mac in address) print mac, address[mac], mtu[mac] }' /mnt/seed/network-config |
+    while read -r mac address mtu; do
+        for card in /sys/class/net/*; do
+            [ "$(cat "$card/address")" = "$mac" ] || continue
+            [ -z "$mtu" ] || ip link set "${card##*/}" mtu "$mtu"
+            ip addr add "$address" broadcast + dev "${card##*/}"
+            ip link set "${card##*/}" up
+        done
+    done
 IFS=$newline
 # shellcheck disable=SC2086  # names, one a line
 [ -z "$texts" ] || chmod 0644 $texts

@@ -28,9 +28,11 @@ REASONS: dict[str, str] = {
 """What a guest may have that its memory cannot be saved with, and that in a clause."""
 
 UEFI, OSV, BARE_HOSTS, TERMINAL = "uefi", "osv", "bare hosts", "terminal"
+NETWORKS = "networks"
 NO_STORE, SESSION, BATCH = "no store", "session", "batch system"
 REASONS_OF_JOBS: dict[str, str] = {
     **REASONS,
+    NETWORKS: "its addresses on further networks are those of its node and place",
     UEFI: "its image boots by UEFI, whose variables are a file of its node",
     OSV: "nobody has tried to bring OSv back on another node",
     BARE_HOSTS: "some of its hosts stay bare, and their processes cannot be saved",

@@ -18,6 +18,7 @@ REASONS: dict[str, str] = {
     CORES: "it has cores or NUMA cells of its own",
     RDMA: "it has an RDMA device",
     SEEDS: "the site has templates of its own for cloud-init",
+    guest_saving.NETWORKS: "it has cards on further networks",
     guest_saving.VIRTIOFS: guest_saving.REASONS[guest_saving.VIRTIOFS],
     guest_saving.PLAN9: guest_saving.REASONS[guest_saving.PLAN9],
     guest_saving.PCI: guest_saving.REASONS[guest_saving.PCI],

@@ -33,6 +33,7 @@ class ReadyGuest:
         gpus: how many processors of graphics it has of its host.
         shared_mib: of the region that it shares with the others on its node, in MiB; 0: there is none.
         rdma: of which kind its RDMA device is; "": it has none.
+        networks: its addresses on further networks, as `GuestFacts.networks`.
     """
 
     rank: int
@@ -45,6 +46,7 @@ class ReadyGuest:
     gpus: int = 0
     shared_mib: int = 0
     rdma: str = ""
+    networks: str = ""
 
 
 @frozen

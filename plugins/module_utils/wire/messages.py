@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..effects import leaves_nothing
 from ..frozen import frozen
+from ..guest_networks import ADDRESSES, CHOSEN
 from . import pci
 from .form import number_field, part_field, text_field
 
@@ -81,24 +82,6 @@ class KeyPair:
 
 
 @frozen
-class DeviceWish:
-    """PCI devices of the host that a guest is to have.
-
-    Attributes:
-        what: a class of the site's, or an address.
-        count: how many of the class.
-        gpu: are they processors of graphics, which a job counts?
-    """
-
-    what: str = text_field(f"{pci.CLASS}|{pci.ADDRESS}")
-    count: int = number_field(1, pci.MOST, default=1)
-    gpu: bool = False
-
-    def __str__(self) -> str:
-        return self.what if ":" in self.what else f"{self.what}:{self.count}"
-
-
-@frozen
 class GuestSpec:
     """One guest of a job on one node.
 
@@ -124,6 +107,7 @@ class GuestSpec:
         io_min: of the cores that all guests of the start on this node have for virtual I/O, how many at least.
         io_max: how many at most; 0: there are none.
         io_required: no guest without them; else they are a default of the site's, without which the job runs too.
+        networks: names of the site's further networks that it is on, in the order of its cards, parted by `+`.
         saved_in: the directory of a checkpoint from which it returns; "": it boots.
         saved_digest: of the list of its files there.
     """
@@ -143,7 +127,7 @@ class GuestSpec:
     image_digest: str = text_field(r"([0-9a-f]{64})?", default="")
     vcpu_cores: str = text_field(f"({AUTO_CORES}|{PREFER_CORES}|{CORES}(;{CORES}){{0,4095}})?", default="")
     other_cores: str = text_field(f"({CORES})?", default="")
-    pci: tuple[DeviceWish, ...] = part_field(default=())
+    pci: tuple[pci.DeviceWish, ...] = part_field(default=())
     numa: str = text_field("|".join(NUMA), default="off")
     hugepages: str = text_field("|".join(HUGEPAGES), default="none")
     shared_mib: int = number_field(0, 2**24, default=0)
@@ -152,6 +136,7 @@ class GuestSpec:
     io_min: int = number_field(0, 4096, default=0)
     io_max: int = number_field(0, 4096, default=0)
     io_required: bool = False
+    networks: str = text_field(CHOSEN, default="")
     saved_in: str = text_field(f"({ABSOLUTE_PATH})?", default="")
     saved_digest: str = text_field(r"([0-9a-f]{64})?", default="")
 
@@ -275,6 +260,7 @@ class JobHost:
         host_key: the public ssh key that answers there.
         bare: is it a host of the cluster itself, and no guest?
         gpus: how many processors of graphics a guest has of its host.
+        networks: its addresses on further networks, as `GuestFacts.networks`.
     """
 
     name: str = text_field(HOST_NAME)
@@ -283,6 +269,7 @@ class JobHost:
     host_key: str = text_field(PUBLIC_KEY)
     bare: bool = False
     gpus: int = number_field(0, 1_000, default=0)
+    networks: str = text_field(ADDRESSES, default="")
 
 
 @frozen

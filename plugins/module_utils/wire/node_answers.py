@@ -9,6 +9,7 @@ import dataclasses
 
 from ..effects import leaves_nothing
 from ..frozen import frozen
+from ..guest_networks import ADDRESSES
 from . import pci
 from .form import number_field, part_field, text_field
 from .messages import ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, RDMA_KINDS, USER_NAME
@@ -36,6 +37,7 @@ class GuestFacts:
         cells: its NUMA cells in their order, parted by `;`, each as the node's cell that has its memory, its vCPUs and
             its MiB (`0:0-3:4096`); "": it has none.
         pages: of which size its memory is made (`2M`); "": of ordinary ones.
+        networks: its addresses on further networks, in the order of its cards: `fast=10.9.1.1 mine=172.31.0.1`.
         warm: whether it started from a template, `yes` or `no, because ...`; "": the site has no warm starts.
     """
 
@@ -50,6 +52,7 @@ class GuestFacts:
     cells: str = text_field(f"({CELL}(;{CELL}){{0,1023}})?", default="")
     pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
     devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
+    networks: str = text_field(ADDRESSES, default="")
     warm: str = text_field(r"(yes|no, because [^\x00-\x1f\x7f]{1,300})?", default="")
 
 

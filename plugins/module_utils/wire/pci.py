@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..frozen import frozen
+from .form import number_field, text_field
 
 ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
 """As sysfs names a device: domain, bus, slot and function, in hexadecimal."""
@@ -76,6 +77,24 @@ class PciWish:
 
     def __str__(self) -> str:
         return self.what if self.is_address else f"{self.what}:{self.count}"
+
+
+@frozen
+class DeviceWish:
+    """PCI devices of the host that a guest is to have.
+
+    Attributes:
+        what: a class of the site's, or an address.
+        count: how many of the class.
+        gpu: are they processors of graphics, which a job counts?
+    """
+
+    what: str = text_field(f"{CLASS}|{ADDRESS}")
+    count: int = number_field(1, MOST, default=1)
+    gpu: bool = False
+
+    def __str__(self) -> str:
+        return self.what if ":" in self.what else f"{self.what}:{self.count}"
 
 
 def full_address(text: str) -> str:

@@ -100,6 +100,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         rdma_vlan=policy.vrdma_vlan,
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
+        networks=consistency.networks_of(policy),
         guest_programs=guest.GUEST_PROGRAMS,
         guest_variables=tuple(guest.GUEST_VARIABLES.items()),
         guest_scripts=guest.GUEST_SCRIPTS,

@@ -34,6 +34,7 @@ def hosts_of(
             asked[facts.rank].vcpus,
             _plain(asked[facts.rank].host_key.public),
             gpus=asked[facts.rank].gpus,
+            networks=facts.networks,
         )
         for facts in made
     ) + tuple(

@@ -77,6 +77,7 @@ def ready_guest(plan: JobPlan, node: str, facts: GuestFacts) -> records.ReadyGue
         gpus=spec.gpus,
         shared_mib=spec.shared_mib,
         rdma=spec.rdma,
+        networks=facts.networks,
     )
 
 

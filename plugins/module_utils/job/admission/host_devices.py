@@ -1,18 +1,19 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Devices of hosts that a request asks for: `pci=`, of what the site lists; `unclot=`, a region of memory; `vrdma=`."""
+"""What hosts give guests of a request: `pci=`, of the site's list; `unclot=`, shared memory; `vrdma=`; `network=`."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ... import guest_networks
 from ...errors import UserFault
 from ...guest_kinds import kind_of
 from ...text import format_mib
 from ...wire import pci
-from ...wire.messages import DeviceWish
-from ..config.consistency import out_of_bounds, region_mib
+from ...wire.pci import DeviceWish
+from ..config.consistency import networks_of, out_of_bounds, region_mib
 from ..config.parameters import Policy
 from ..request.host_expressions import host_matches
 from ..request.value_types import KeyFault, Value
@@ -20,6 +21,7 @@ from ..request.value_types import KeyFault, Value
 KEY = "pci"
 REGION, REGION_SIZE = "unclot", "unclot_shmem"
 RDMA = "vrdma"
+NETWORK = "network"
 
 
 def read_wishes(value: Value | None) -> tuple[pci.PciWish, ...]:
@@ -141,6 +143,30 @@ def settle_rdma(
         yield KeyFault(RDMA, "true", message, origins[RDMA])
     else:
         origins[RDMA] += f" ({policy.vrdma_kind})"
+
+
+def settle_networks(
+    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy
+) -> t.Iterator[KeyFault]:
+    """Yield what speaks against further networks; OSv gives up those of the site's default without a word.
+
+    Args:
+        values: of all keys, after the image is chosen; changed.
+        origins: of these; changed.
+        asked: keys that the request says itself.
+        policy: lists the networks.
+    """
+    chosen, distro = values[NETWORK], values["distro"]
+    if not isinstance(chosen, tuple):
+        return
+    message = guest_networks.objection(chosen, networks_of(policy))
+    if not message and isinstance(distro, str) and not kind_of(distro).linux:
+        if NETWORK not in asked:
+            values[NETWORK], origins[NETWORK] = None, "OSv has one card"
+            return
+        message = "OSv has one network card"
+    if message:
+        yield KeyFault(NETWORK, "+".join(chosen), message, origins[NETWORK])
 
 
 def rdma_for_wire(value: Value | None, policy: Policy, nodes: t.Iterable[str]) -> str:

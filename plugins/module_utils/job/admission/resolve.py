@@ -113,6 +113,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     image = next((one for one in offers.images or () if one.name == values["img"]), None)
     faults.extend(host_devices.settle_rdma(values, origins, request.values, policy, image.rdma if image else ""))
     faults.extend(_settle_spare(values, origins, policy))
+    faults.extend(host_devices.settle_networks(values, origins, request.values, policy))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
@@ -168,6 +169,7 @@ def parts_in_the_way(
         guest_saving.SHARED_MEMORY: values["unclot"] is True,
         guest_saving.HUGE_PAGES: pages != "none",
         guest_saving.CELLS: cells != "off",
+        guest_saving.NETWORKS: values["network"] is not None,
         guest_saving.USER_DISK: bool(values[DISK]) or is_path(values[IMAGE]),
         guest_saving.UEFI: any(one.boot == "uefi" for one in offers.images or () if one.name == values[IMAGE]),
         guest_saving.OSV: not linux,

@@ -9,6 +9,7 @@ import pathlib
 import typing as t
 
 from ... import health_sources
+from ... import guest_networks
 from ...effects import leaves_nothing
 from ...mounts import read_line
 from ...state import event_log
@@ -65,6 +66,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
         why = f"and timeout together are {spent} s, more than prologue_timeout ({policy.prologue_timeout})"
         yield "security_updates_timeout", why
     yield from _rdma(policy)
+    yield from _networks(policy)
     yield from _unavailable(policy)
     yield from _bounds(policy)
     low, high = policy.iocm_min_cores_default, policy.iocm_max_cores_default
@@ -159,6 +161,27 @@ def _rdma(policy: Policy) -> t.Iterator[tuple[str, str]]:
         elif policy.confine_guests:
             why = "no rule of a node holds a guest on a virtual function to its address"
             yield "vrdma_kind", f"sriov does not go with confine_guests: {why}"
+
+
+def _networks(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    networks = networks_of(policy)
+    yield from (
+        ("networks", why) for why in guest_networks.find_contradictions(networks, policy.bridge, policy.node_number)
+    )
+    free = [network.name for network in networks if not network.confined]
+    if free and policy.allow_user_images:
+        yield "networks", f"{free[0]}: confined=no does not go with allow_user_images: who makes an image is root in it"
+    if policy.network_default and (why := guest_networks.objection(policy.network_default, networks)):
+        yield "network_default", why
+
+
+def networks_of(policy: Policy) -> tuple[guest_networks.Network, ...]:
+    """Return the further networks of the site.
+
+    Args:
+        policy: lists them.
+    """
+    return tuple(map(guest_networks.read_line, policy.networks))
 
 
 def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:

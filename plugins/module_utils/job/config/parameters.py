@@ -13,6 +13,7 @@ import dataclasses
 import typing as t
 
 from ... import health_sources
+from ... import guest_networks
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
 from ...state import event_log
@@ -219,6 +220,11 @@ class Policy:
     guest_may_reach: tuple[str, ...] = _parameter(
         several(_REACHED), (), "hosts that guests may reach besides their job, its mounts, name and time servers"
     )
+    networks: tuple[str, ...] = _parameter(
+        several(_line(guest_networks.FORM, lambda line: guest_networks.written(guest_networks.read_line(line)))),
+        (),
+        "further networks that jobs may ask for: lines `name kind option=value ...`",
+    )
     domain: str | None = _parameter(_NAME, None, "domain of the guests")
     name_server: str | None = _parameter(_ADDRESS, None, "address of the guests' name server")
     search_domain: str | None = _parameter(_NAME, None, "search domain of the guests")
@@ -307,6 +313,7 @@ class Policy:
     nodes_default: int | None = _default_of("nodes", None)
     spare_default: int | None = _default_of("spare", None)
     pci_default: tuple[str, ...] | None = _default_of("pci", None)
+    network_default: tuple[str, ...] | None = _default_of("network", None)
     checkpoint_default: str = _default_of("checkpoint", "off")
     checkpoint_every_default: int | None = _default_of("checkpoint_every", None)
 

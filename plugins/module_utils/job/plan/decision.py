@@ -10,7 +10,8 @@ import typing as t
 
 from ...errors import SiteFault, UserFault
 from ...text import format_mib
-from ...wire.messages import HOST_NAME, DeviceWish, Owner
+from ...wire.messages import HOST_NAME, Owner
+from ...wire.pci import DeviceWish
 from ..admission import mixed, osv, start_directory, vcpu_map
 from ..admission.host_devices import rdma_for_wire, wishes_for_wire
 from ..admission.resolve import Offers, Resolved, resolve

@@ -297,6 +297,7 @@ def _guests(job: BatchJob, decided: Decided, node_rank: int, authorized_key: str
             io_min=io.least,
             io_max=io.most,
             io_required=io.required,
+            networks=resolved.word("network"),
         )
         for index in range(per_node)
     )

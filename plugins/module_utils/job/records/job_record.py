@@ -46,6 +46,7 @@ class Guest:
         other_cores: those of all other threads of it.
         io_least: how many of those, the first ones, virtual I/O had in any case; None: their number did not change.
         devices: addresses of the host's devices that it had.
+        networks: its addresses on further networks, each with the network's name.
         cells: its NUMA cells, each as `<cell of the node>:<vCPUs>:<MiB>`; (): it had none of its own.
         pages: of which size its memory was made; "": of ordinary ones.
         warm: whether it started from a template, `yes` or `no, because ...`; "": the site had no warm starts.
@@ -66,6 +67,7 @@ class Guest:
     other_cores: str = ""
     io_least: int | None = None
     devices: str = ""
+    networks: str = ""
     cells: tuple[str, ...] = ()
     pages: str = ""
     warm: str = ""
@@ -378,6 +380,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         other_cores=_text(one.get("other_cores")),
         io_least=_count(one.get("io_least")),
         devices=_text(one.get("devices")),
+        networks=_text(one.get("networks")),
         cells=_lists(one.get("cells"), r"[0-9]{1,5}:[0-9,-]{1,500}:[0-9]{1,9}"),
         pages=_text(one.get("pages")),
         warm=_text(one.get("warm")),

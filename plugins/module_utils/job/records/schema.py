@@ -150,6 +150,7 @@ _GUEST = _object(
     used=_mapping(_figure),
     updates=_FACTS,
     devices=_text,
+    networks=_text,
     vcpu_cores=_text,
     other_cores=_text,
     io_least=_count,

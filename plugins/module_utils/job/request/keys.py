@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...frozen import frozen
 from ...guest_kinds import DISTROS
+from ...guest_networks import NAME
 from ...wire.messages import FS_TYPES, HUGEPAGES, IMAGE_NAME, NUMA
 from .value_types import (
     Kind,
@@ -39,6 +40,7 @@ _PCI = text(
     "a host device address (0000:3b:00.0) or a class and a number (gpu:1)",
     lower=True,
 )
+_NETWORK = text(NAME, "a network of the site's (vmgr config show networks)", lower=True)
 _PATH = r"[^,;\x00-\x1f\x7f\ud800-\udfff]{1,1000}"
 _SCRIPT = text(_PATH, "the path of an executable file, without ',' and ';'")
 _DATA = text(_PATH, "the path of a file, without ',' and ';'")
@@ -72,6 +74,7 @@ KEYS: dict[str, Key] = {
         number(0, 1000), "nodes that the job asks for besides its own, to replace one that fails at the start"
     ),
     "pci": Key(several(_PCI, separator="+"), "host devices that the guest gets"),
+    "network": Key(several(_NETWORK, separator="+"), "further networks of each guest, with a card on each"),
     "checkpoint": Key(choice("off", "on"), "save the guests of the job at a request, to begin again from there"),
     "checkpoint_every": Key(duration_min(1, 10_080), "save them by itself, so often"),
 }

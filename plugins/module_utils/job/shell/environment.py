@@ -23,6 +23,8 @@ OF_DEVICES = (b"CUDA_VISIBLE_DEVICES",)
 
 OF_REGION = (b"VTORQUE_SHM", b"VTORQUE_SHM_SIZE", b"VTORQUE_SHM_PEERS")
 """Where the region is that guests of a node share, how many bytes it has, and the names of these guests."""
+NETWORKS = b"VTORQUE_NETWORKS"
+"""Names of further networks of the job, each with the address of its first guest there."""
 REGION = b"/dev/vtorque-shm"
 """A link of the guest's (`templates/guest/region.sh`)."""
 
@@ -156,7 +158,7 @@ def guest_variables(
     """
     # env(1) in the guest would take a name that begins with a dash for an option
     passed_on = {name: value for name, value in job.items() if not name.startswith(b"-")}
-    for name in (*system.NODE_PATHS, *OF_DEVICES, *OF_REGION, *OF_THE_LOGIN):
+    for name in (*system.NODE_PATHS, *OF_DEVICES, *OF_REGION, NETWORKS, *OF_THE_LOGIN):
         passed_on.pop(name, None)
     passed_on.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
     passed_on[b"DISTRO"] = (guests[0].kind if guests else SLG.name).upper().encode()
@@ -170,6 +172,8 @@ def guest_variables(
         passed_on[OF_DEVICES[0]] = b",".join(b"%d" % number for number in range(gpus))
         passed_on |= system.gpu_variables(passed_on, gpus)
     passed_on |= _of_region(guests)
+    if guests and guests[0].networks:
+        passed_on[NETWORKS] = guests[0].networks.encode()
     return {**passed_on, **system.launcher_variables(passed_on)}
 
 
@@ -196,7 +200,7 @@ def changes(
         A line; "" when all of them are as they were.
     """
     display = [b"DISPLAY"] if x11 else []
-    of_node = (*system.NODE_PATHS, *OF_DEVICES, *OF_REGION)
+    of_node = (*system.NODE_PATHS, *OF_DEVICES, *OF_REGION, NETWORKS)
     gone = [name for name in job if name not in guest and name not in (*OF_THE_LOGIN, *display)]
     other = [name for name in job if guest.get(name, job[name]) != job[name] and name not in OF_THE_LOGIN]
     lists = {

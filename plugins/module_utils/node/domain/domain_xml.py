@@ -44,6 +44,22 @@ class Device(t.Protocol):
         """The template of its part, below `templates/`."""
 
 
+class Card(t.Protocol):
+    """A card on a further network; the template is rendered with all of it (`network/cards.py`)."""
+
+    @property
+    def bridge(self) -> str:
+        """To which it is connected."""
+
+    @property
+    def tap(self) -> str:
+        """Its network device on the node."""
+
+    @property
+    def mac(self) -> str:
+        """Its own."""
+
+
 class Shape(t.Protocol):
     """What a guest shows of the cores it stands on; the template is rendered with all of it (`placement/cells.py`)."""
 
@@ -73,6 +89,7 @@ class DomainSpec:
         io_threads: threads of qemu's that serve disks, one for each; 0: its main thread serves all.
         queues: of its network card; with KVM each has a thread of the kernel's.  0: as libvirt has it.
         devices: of the host, each with the template of its own part (`devices/api.py`).
+        cards: on further networks.
     """
 
     name: str
@@ -110,6 +127,7 @@ class DomainSpec:
     served: pathlib.Path | None = None
     template: str = SLG.domain
     devices: tuple[Device, ...] = ()
+    cards: tuple[Card, ...] = ()
     shape: Shape | None = None
     io_threads: int = 0
     queues: int = 0

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import pathlib
+import typing as t
 
 from ...errors import VTorqueError
 from ...guest_kinds import KINDS
+from ...guest_networks import read_addresses
 from ...rendering.templates import render
 from ...system.clock import Deadline
 from ...system.files import read_json
 from ...wire.form import from_dict
 from ...wire.messages import JobMap
 from ...wire.node_answers import GuestFacts
-from ..network import nft_rules
-from ..network.host_names import names_by
+from ..network import cards, nft_rules
+from ..network.host_names import further_names_by, names_by
 from ..state import saved_memory
 from ..state.guest_file import GuestFile, read_guest_file
 from ..state.settings import NodeSettings
@@ -52,6 +54,7 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
         addresses = {bare: [host.address for host in job_map.hosts if host.bare is bare] for bare in (False, True)}
         held = [_on_bridge(guest, job_map, settings) for guest in guests]
         nft_rules.admit(held, addresses[False], addresses[True], settings)
+        _admit_further(guests, job_map, settings)
     for guest in guests:
         if not KINDS[guest.kind].linux:
             osv_console.hand_over(guest, job_map.job_id, job_map.start, settings)
@@ -59,11 +62,29 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
     require_done(order_all(orders, deadline), "could not take the map of its job")
 
 
-def _on_bridge(guest: GuestFile, job_map: JobMap, settings: NodeSettings) -> nft_rules.Guest:
-    """A guest by the address that this node has proven, whatever the mother superior says of it."""
+def _admit_further(guests: t.Sequence[GuestFile], job_map: JobMap, settings: NodeSettings) -> None:
+    """On each further network, let the guests here reach those of their job by their addresses there."""
+    job: dict[str, list[str]] = {}
+    for host in job_map.hosts:
+        for name, address in read_addresses(host.networks).items():
+            job.setdefault(name, []).append(address)
+    held: dict[str, list[nft_rules.Guest]] = {}
+    for guest in guests:
+        for name, card in cards.confined(_facts(guest, job_map, settings).networks, guest.slot, settings):
+            held.setdefault(name, []).append(card)
+    for name, its_cards in held.items():
+        nft_rules.admit(its_cards, job.get(name, []), [], settings)
+
+
+def _facts(guest: GuestFile, job_map: JobMap, settings: NodeSettings) -> GuestFacts:
+    """What this node has proven of a guest, whatever the mother superior says of it."""
     directory = settings.start_dir(job_map.job_id, job_map.start) / guest.name
-    facts = from_dict(GuestFacts, read_json(directory / "facts.json"))
-    return nft_rules.Guest(settings.tap_name(guest.slot), guest.mac, facts.address)
+    return from_dict(GuestFacts, read_json(directory / "facts.json"))
+
+
+def _on_bridge(guest: GuestFile, job_map: JobMap, settings: NodeSettings) -> nft_rules.Guest:
+    address = _facts(guest, job_map, settings).address
+    return nft_rules.Guest(settings.tap_name(guest.slot), guest.mac, address)
 
 
 def has_joined(job_id: str, start: int, settings: NodeSettings) -> bool:
@@ -117,6 +138,7 @@ def script_of(job_map: JobMap, settings: NodeSettings) -> str:
         hosts=job_map.hosts,
         job_id=job_map.job_id,
         names=names_by(job_map.hosts, settings.domain),
+        further=further_names_by(settings.domain),
         torque_home=str(settings.torque_home),
         job_key=job_map.job_key,
     )

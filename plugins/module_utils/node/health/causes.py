@@ -22,7 +22,7 @@ from ..cache import disk_space
 from ..devices import host_devices
 from ..domain.capabilities import Capabilities, kvm_usable
 from ..domain.connection import Domains
-from ..network import addresses, nft_rules
+from ..network import addresses, cards, nft_rules
 from ..pool import images
 from ..state.settings import NodeSettings
 from ..storage import virtiofsd
@@ -32,7 +32,6 @@ POOL_S = 10.0
 PROGRAM_S = 10.0
 LEAST_ROOM_BYTES = 64 << 20
 """What a guest needs beside its disk: seed, kernel, console."""
-_IFF_UP = 1
 
 
 def troubles(settings: NodeSettings, cause: str = "") -> tuple[NodeFault, ...]:
@@ -110,15 +109,15 @@ def lack(hypervisor: str, arch: str, offered: Capabilities) -> tuple[str, str] |
 
 
 def check_bridge(settings: NodeSettings) -> str:
-    """The node's own address on the guests' bridge.
+    """The node's own address on the guests' bridge, where all bridges of the site are.
 
     Raises:
-        NodeFault: the bridge is missing, is down, or has no address.
+        NodeFault: the bridge has no address; one, of a further network, too, is missing or is down.
     """
     address = addresses.node_address(settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
-    flags = int((addresses.SYS_NET / settings.bridge / "flags").read_text(encoding="ascii"), 16)
-    if not flags & _IFF_UP:
+    if not addresses.is_up(settings.bridge):
         raise NodeFault(f"bridge {settings.bridge}", "is down", f"ip link set {settings.bridge} up", cause="bridge")
+    cards.check_networks(settings.networks)
     return address
 
 

@@ -34,6 +34,8 @@ from ..system.tool import ask_tool
 from . import iproute, rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
+_IFF_UP = 1
+"""IFF_UP of netdevice(7)."""
 
 
 @frozen
@@ -91,6 +93,16 @@ def bridge_index(bridge: str) -> int:
             f"bridge {bridge}", "is an interface of another kind", "see bridge in vtorque.yml", cause="bridge"
         )
     return socket.if_nametoindex(bridge)
+
+
+def is_up(interface: str) -> bool:
+    """Return whether an interface is up, as it was set."""
+    return bool(int((SYS_NET / interface / "flags").read_text(encoding="ascii"), 16) & _IFF_UP)
+
+
+def any_device(names: t.Iterable[str]) -> bool:
+    """Return whether one of these interfaces is here."""
+    return any((SYS_NET / name).exists() for name in names)
 
 
 @leaves_nothing

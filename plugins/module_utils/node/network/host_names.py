@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ...guest_networks import read_addresses
 from ...wire.messages import JobHost
 
 
@@ -33,3 +34,20 @@ def names_by(hosts: t.Sequence[JobHost], domain: str | None) -> t.Callable[[JobH
         return [host.name, label] if label != host.name and short[label.lower()] == 1 else [host.name]
 
     return names
+
+
+def further_names_by(domain: str | None) -> t.Callable[[JobHost], list[tuple[str, list[str]]]]:
+    """What gives the addresses of a host on further networks, each with its names: `vcn1-1-fast` on `fast`.
+
+    Args:
+        domain: the site's, or none.
+    """
+
+    def further(host: JobHost) -> list[tuple[str, list[str]]]:
+        found = []
+        for network, address in read_addresses(host.networks).items():
+            name = f"{host.name}-{network}"
+            found.append((address, [f"{name}.{domain}", name] if domain else [name]))
+        return found
+
+    return further

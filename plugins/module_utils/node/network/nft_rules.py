@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import subprocess
 import typing as t
 
@@ -36,7 +35,6 @@ _TO_GUESTS = {
 }
 LEASES = 4
 """So many addresses a guest may be given before one is proven: by each server of addresses, or again after a while."""
-_OF_A_GUEST = re.compile(r"vtq([0-9]{1,3})")
 KEPT = 64
 """So many places where a guest was not let go are known, addresses with their ports; the counter counts on."""
 TOLD = 3
@@ -266,7 +264,9 @@ def held(settings: NodeSettings) -> tuple[str, ...]:
 
 
 def _held(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
-    return tuple(sorted(str(name) for name, _verdict in there.get(BY_DEVICE, []) if _OF_A_GUEST.fullmatch(name)))
+    return tuple(
+        sorted(str(name) for name, _verdict in there.get(BY_DEVICE, []) if NodeSettings.slot_of(str(name)) is not None)
+    )
 
 
 def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:

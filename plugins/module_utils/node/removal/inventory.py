@@ -92,11 +92,11 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     found += [Remain(BARE, path.name, path.name) for path in entries(settings.bare_dir)]
     found += [Remain("process", str(pid), key) for pid, key in processes(settings)]
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
-        owner = owners.get(int(device.name[3:]), "") if device.name[3:].isdecimal() else ""
+        owner = owners.get(settings.slot_of(device.name) or 0, "")
         found.append(Remain("network device", device.name, owner.partition("/")[0]))
     try:
         for name in nft_rules.held(settings):
-            found.append(Remain("network rules", name, owners.get(int(name[3:]), "").partition("/")[0]))
+            found.append(Remain("network rules", name, owners.get(settings.slot_of(name) or 0, "").partition("/")[0]))
     except NodeFault as error:
         found.append(Remain("network rules", f"unknown: {error}", ""))
     return tuple(found)

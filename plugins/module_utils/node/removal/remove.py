@@ -84,7 +84,8 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
     mine = [slot for slot, holder in slots.taken(settings).items() if holder.partition("/")[0] == key]
     for slot in mine:
         settings.agent_socket(slot).unlink(missing_ok=True)
-    removed += [f"network rules {name}" for name in nft_rules.let_go(map(settings.tap_name, mine), settings)]
+    taps = [device for slot in mine for device in settings.tap_names(slot)]
+    removed += [f"network rules {name}" for name in nft_rules.let_go(taps, settings)]
     removed += [f"slot {slot}" for slot in slots.free(settings, key)]
     node_figures.write_node(settings)
     if (settings.bare_dir / key).is_dir():  # a node has guests or stays bare; whatever is here goes

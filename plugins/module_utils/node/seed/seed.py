@@ -22,6 +22,7 @@ from ...rendering.templates import SITE_DIR
 from ...rendering.templates import render as render_template
 from ...slow_libraries import load_library
 from ...wire.messages import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
+from ..network.cards import Card
 from .user_data import check_header
 
 LABEL = "cidata"
@@ -70,6 +71,7 @@ class Seed:
         additions: the user's own.
         data_disk: has the guest a disk of the user's own?
         shares_region: has it memory that it shares with others of its job?
+        cards: on further networks.
         rdma: of which kind its RDMA device is; "": it has none.
         scripts: where the job's scripts lie, below `torque_home`.
         programs: templates of the batch system's own for guests, `.../NAME.sh`, which are found there by their names.
@@ -103,6 +105,7 @@ class Seed:
     scripts: str = dataclasses.field(metadata={"pattern": "[a-z_]+(/[a-z_]+)*"}, default="jobs")
     programs: tuple[str, ...] = _texts("[a-z_/]+/[a-z_]+[.]sh")
     vcpus: int = 1
+    cards: tuple[Card, ...] = ()
     launcher: t.ClassVar[str] = OSV_LAUNCHER
 
     def __post_init__(self) -> None:

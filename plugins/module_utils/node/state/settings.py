@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import pathlib
+import re
 
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...health_sources import HealthSource
+from ...guest_networks import MOST, Network
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
 from ...state.event_log import LogSettings
@@ -58,6 +60,7 @@ class NodeSettings:
         guest_hooks_dir: the site's own scripts for guests (`site_scripts.py`).
         network_filter: a libvirt network filter for every guest's interface, or None.
         confine_guests: hold guests to their own addresses, and to whom they may reach (`nft_rules.py`).
+        networks: further networks that guests may be on.
         guest_programs: templates of the batch system's programs that guests have in their PATH.
         guest_variables: what scripts in guests find of the job (`variables_of`).
         guest_scripts: where the job's scripts lie in a guest, below `torque_home`.
@@ -124,6 +127,7 @@ class NodeSettings:
     network_filter: str | None = None
     confine_guests: bool = False
     may_reach: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
     guest_programs: tuple[str, ...] = ()
     guest_variables: tuple[tuple[str, str], ...] = ()
     guest_scripts: str = "jobs"
@@ -251,8 +255,12 @@ class NodeSettings:
         """Where what outlives this start is kept."""
         return self.state_dir / "records" / job_key(job_id, start)
 
-    def mac(self, slot: int) -> str:
+    def mac(self, slot: int, card: int = 0) -> str:
         """The MAC address that the guest in this slot has, on this node and no other.
+
+        Args:
+            slot: of the guest.
+            card: 0: of its first card; else its number, which is in the first byte of a locally administered address.
 
         Raises:
             SiteFault: the node has no number yet.
@@ -263,12 +271,24 @@ class NodeSettings:
                 "without it two nodes could give out the same MAC address",
                 f"give {self.node_name} a number of its own in vtorque.yml",
             )
-        return f"{self.mac_prefix}:{self.node_number >> 8:02x}:{self.node_number & 0xFF:02x}:{slot:02x}"
+        first, rest = self.mac_prefix.split(":", 1)
+        prefix = f"{(int(first, 16) | 2) ^ card << 4:02x}:{rest}" if card else self.mac_prefix
+        return f"{prefix}:{self.node_number >> 8:02x}:{self.node_number & 0xFF:02x}:{slot:02x}"
 
     def guest_name(self, slot: int) -> str:
         """Host name and domain name of the guest in this slot."""
         return f"v{self.node_name}-{slot}"
 
-    def tap_name(self, slot: int) -> str:
-        """Network device of the guest in this slot; libvirt leaves names alone that do not begin with `vnet`."""
-        return f"vtq{slot}"
+    def tap_name(self, slot: int, card: int = 0) -> str:
+        """Network device of a card of the guest in this slot; libvirt leaves names alone that are not `vnet...`."""
+        return f"vtq{slot}n{card}" if card else f"vtq{slot}"
+
+    def tap_names(self, slot: int) -> tuple[str, ...]:
+        """All network devices that the guest in this slot can have."""
+        return tuple(self.tap_name(slot, card) for card in range(1 + MOST))
+
+    @staticmethod
+    def slot_of(device: str) -> int | None:
+        """Return the slot of the guest whose network device this is; None: it is no guest's."""
+        found = re.fullmatch(rf"vtq([0-9]{{1,3}})(n[1-{MOST}])?", device)
+        return int(found[1]) if found else None

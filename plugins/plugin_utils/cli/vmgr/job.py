@@ -211,6 +211,8 @@ def _print_notes(guest: job_record.Guest) -> None:
     """Print what a table has no column for."""
     if guest.devices:
         print(f"  devices of the host in {guest.name or '-'}: {guest.devices}")
+    if guest.networks:
+        print(f"  networks of {guest.name or '-'}: {guest.networks}")
     if guest.updates_words:
         print(f"  security updates of {guest.name or '-'}: {guest.updates_words}")
     if guest.vcpu_cores:

@@ -33,7 +33,7 @@ from ...guest.console import Console
 from ...guest.osv_probe import OsvProbe
 from ...guest.readiness import Awaited, Probe, wait_ready
 from ...guest.ssh_probe import SshProbe, write_known_hosts
-from ...network import addresses, nft_rules, reachable
+from ...network import addresses, cards, nft_rules, reachable
 from ...placement import claims
 from ...pool import images
 from ...seed import seed
@@ -47,7 +47,7 @@ from ...storage.serving import Serving
 from ...system import memory
 from ...system.cpus import Cores
 from . import guest_memory, pinning
-from .guest_forms import Guest, domain_of, facts_of, seed_of
+from .guest_forms import Guest, domain_of, facts_of, on_bridge, on_bridges, seed_of
 
 if t.TYPE_CHECKING:
     from .warm_starts import WarmStarts
@@ -95,7 +95,7 @@ def make(
     guest_memory.check_beside_pools(guests, job_key(part.job_id, part.start), settings, domains)
     if whom:
         step("the rules of the network")
-        nft_rules.hold([_on_bridge(guest, settings) for guest in guests], whom, settings)
+        nft_rules.hold(on_bridges(guests, settings), whom, settings)
 
     def serving(guest: Guest) -> Serving:
         of_guest = guest.pins.others if guest.pins else cores
@@ -120,7 +120,7 @@ def make(
     if whom and any(guest.spec.rank == 0 for guest in guests):
         # its user's login begins beside the word about the job, with which all others are bound (`join.py`)
         step("the rules of the guests' addresses")
-        nft_rules.bind([_on_bridge(guest, settings, proven[guest.guest_file.name]) for guest in guests], settings)
+        nft_rules.bind([on_bridge(guest, settings, proven[guest.guest_file.name]) for guest in guests], settings)
     if any(guest.pins for guest in guests):
         step("the threads of the guests")
         pinning.prove(guests, job_key(part.job_id, part.start), settings)
@@ -214,10 +214,6 @@ def _wait_warm(
     return proven
 
 
-def _on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
-    return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)
-
-
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[Guest]:
     """Slots, names and directories of all guests, before the first is made: each is told of all."""
     found = {spec.image: _image_of(spec, settings) for spec in part.guests}
@@ -231,7 +227,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         names |= checkpoint_store.used_names(settings.checkpoint_dir)
 
     def busy(slot: int) -> bool:
-        return settings.guest_name(slot) in names or (addresses.SYS_NET / settings.tap_name(slot)).exists()
+        return settings.guest_name(slot) in names or addresses.any_device(settings.tap_names(slot))
 
     key = job_key(part.job_id, part.start)
     given = slots.take(settings, key, len(part.guests), deadline, busy=busy)
@@ -256,7 +252,9 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
         make_directory(directory)
         write_guest_file(directory, guest_file)
-        guests.append(Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot))
+        guest = Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot)
+        guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, settings)
+        guests.append(guest)
     return guests
 
 

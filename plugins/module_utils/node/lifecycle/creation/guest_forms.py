@@ -15,6 +15,7 @@ from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts
 from ...devices.api import HostDevice
 from ...domain.domain_xml import DomainSpec
+from ...network import cards, nft_rules
 from ...placement.cells import Shape
 from ...placement.ledger import page_name
 from ...placement.pins import Pins
@@ -42,6 +43,7 @@ class Guest:
         shape: what it shows of its cores; None: nothing, and its memory is anywhere.
         template: from which it starts; None: it boots.
         warm: whether it started from one, and why not (`GuestFacts.warm`).
+        cards: on further networks.
     """
 
     spec: GuestSpec
@@ -58,6 +60,25 @@ class Guest:
     shape: Shape | None = None
     template: Template | None = None
     warm: str = ""
+    cards: tuple[cards.Card, ...] = ()
+
+
+def on_bridges(guests: t.Iterable[Guest], settings: NodeSettings) -> list[nft_rules.Guest]:
+    """Return all cards of guests that the rules of guests hold, before an address of the first ones is proven."""
+    guests = list(guests)
+    further = [card.guest for guest in guests for card in guest.cards if card.network.confined]
+    return [*(on_bridge(guest, settings) for guest in guests), *further]
+
+
+def on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_rules.Guest:
+    """Return the first card of a guest as the packet filter has it.
+
+    Args:
+        guest: it.
+        settings: this node's own word.
+        address: that is proven; "": none is.
+    """
+    return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)
 
 
 def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
@@ -85,6 +106,7 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
         data_disk=guest.data is not None,
         shares_region=spec.shared_mib > 0,
         rdma=spec.rdma,
+        cards=guest.cards,
         vcpus=spec.vcpus,
         scripts=settings.guest_scripts,
         programs=settings.guest_programs,
@@ -135,6 +157,7 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
         devices=guest.devices,
+        cards=guest.cards,
         shape=guest.shape,
         io_threads=(1 + (guest.data is not None)) if io else 0,
         queues=queues if queues > 1 else 0,
@@ -159,4 +182,5 @@ def facts_of(guest: Guest, address: str) -> GuestFacts:
         ),
         pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
         warm=guest.warm,
+        networks=cards.written(guest.cards),
     )

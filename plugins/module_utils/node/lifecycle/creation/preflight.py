@@ -11,7 +11,7 @@ from ....wire.messages import GuestSpec, NodePart
 from ...cache import ramdisk
 from ...domain.capabilities import Capabilities
 from ...health.causes import check_virtualisation, lack
-from ...network import addresses
+from ...network import addresses, cards
 from ...placement import hugepages
 from ...pool import images, user_image
 from ...state.settings import NodeSettings
@@ -32,6 +32,7 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
         UserFault: the request asks for what this site does not allow.
     """
     addresses.bridge_index(settings.bridge)
+    cards.check_networks(cards.find_networks(part.guests[0].networks if part.guests else "", settings))
     for spec in part.guests:
         if spec.hypervisor == "qemu" and not settings.allow_emulation:
             raise UserFault("hypervisor=qemu", "this site allows no software emulation", "hypervisor=kvm")

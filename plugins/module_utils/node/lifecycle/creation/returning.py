@@ -150,7 +150,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         raise VTorqueError(f"guest {clash[0]}", f"a guest of that name is on {settings.node_name} already")
 
     def busy(slot: int) -> bool:
-        return settings.guest_name(slot) in here or (addresses.SYS_NET / settings.tap_name(slot)).exists()
+        return settings.guest_name(slot) in here or addresses.any_device(settings.tap_names(slot))
 
     key = job_key(part.job_id, part.start)
     names = [was.name for _spec, was, _facts in saved]

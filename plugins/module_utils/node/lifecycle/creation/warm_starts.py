@@ -12,7 +12,7 @@ import typing as t
 
 from ....errors import VTorqueError
 from ....guest_kinds import kind_of
-from ....guest_saving import PCI, PLAN9, SHARED_MEMORY, USER_DISK, VIRTIOFS
+from ....guest_saving import NETWORKS, PCI, PLAN9, SHARED_MEMORY, USER_DISK, VIRTIOFS
 from ....system.clock import Deadline
 from ....time_budget import WARM_READY_S
 from ....warm_reasons import ASKED, CORES, IMAGE, KIND, RDMA, REASONS, SEEDS, UEFI
@@ -179,6 +179,7 @@ def _objections(guest: Guest, settings: NodeSettings, shared: sharing.Plan) -> s
         PLAN9: "9p" in kinds,
         PCI: bool(spec.pci),
         RDMA: bool(spec.rdma),
+        NETWORKS: bool(spec.networks),
         SHARED_MEMORY: spec.shared_mib > 0,
         USER_DISK: bool(spec.data_disk) or spec.own_image,
     }

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     wishes_for_wire,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import DeviceWish
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.pci import DeviceWish
 
 SITE = dataclasses.replace(
     Policy(),

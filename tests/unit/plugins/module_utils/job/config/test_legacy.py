@@ -123,7 +123,7 @@ NEW = {
     "vrdma_kind", "vrdma_ports", "vrdma_vlan",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
     "nodes_default", "spare_default", "pci_default", "pci_classes", "numa_default", "hugepages_default",
-    "hugepages_raise", "numad", "sample_s", "metrics_dir",
+    "hugepages_raise", "numad", "sample_s", "metrics_dir", "networks", "network_default",
     "report_dir", "checkpoint_default", "checkpoint_every_default", "checkpoint_dir", "checkpoint_min",
     "checkpoint_pause", "health_sources", "on_degrading",
 }  # fmt: skip

@@ -299,6 +299,7 @@ _WORDS: dict[str, st.SearchStrategy[str]] = {
     "hypervisor": st.sampled_from(["kvm", "skvm", "Qemu"]),
     "checkpoint": st.sampled_from(["on", "OFF"]),
     "checkpoint_every": st.sampled_from(["30m", "2H", "1d", "45"]),
+    "network": st.sampled_from(["fast", "Fast+store"]),
     "pci": st.sampled_from(["gpu:1", "0000:3b:00.0+gpu:2"]),
     **dict.fromkeys(("ram", "unclot_shmem"), _SIZES),
     **dict.fromkeys(("vrdma", "iocm", "unclot"), _COMPONENTS),

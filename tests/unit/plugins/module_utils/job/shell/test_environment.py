@@ -145,3 +145,12 @@ def test_job_with_rdma_may_lock_the_memory_of_its_guest_whatever_the_node_allows
     assert b"l=64:64" in environment.limits_here().split()
     assert b"l=unlimited:unlimited" in environment.limits_here(locked=True).split()
     assert b"n=65536:65536" in environment.limits_here(locked=True).split()
+
+
+def test_addresses_on_further_networks_are_those_of_the_first_guest() -> None:
+    first = ReadyGuest(0, "v1-1", "n1", "10.0.0.1", vcpus=3, networks="fast=10.9.1.1")
+    second = ReadyGuest(1, "v2-1", "n2", "10.0.0.2", vcpus=3, networks="fast=10.9.2.1")
+    found = guest_variables({**JOB, b"VTORQUE_NETWORKS": b"slow=1.2.3.4"}, (first, second))
+    assert found[b"VTORQUE_NETWORKS"] == b"fast=10.9.1.1"
+    without = guest_variables({**JOB, b"VTORQUE_NETWORKS": b"x"}, (dataclasses.replace(first, networks=""),))
+    assert b"VTORQUE_NETWORKS" not in without

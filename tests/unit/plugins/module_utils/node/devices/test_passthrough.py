@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import DeviceWish
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.pci import DeviceWish
 
 from ..conftest import spec
 from .conftest import DISK, GPU, NIC, Tree, class_of

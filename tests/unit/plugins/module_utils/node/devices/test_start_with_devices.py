@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import remains_without_libvirt
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import DeviceWish
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.pci import DeviceWish
 
 from ..conftest import Node
 from .conftest import DISK, NIC, Tree, class_of

@@ -30,7 +30,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.v
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import DeviceWish
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.pci import DeviceWish
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
 
 from ..conftest import Node

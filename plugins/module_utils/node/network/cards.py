@@ -1,0 +1,129 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A guest's cards on further networks: their MAC addresses and addresses, which nobody has to be asked for.
+
+On a bridge of the site a guest has the address of its node's number and its slot, as in its MAC address: no other guest
+of the site has it at the same time, and no server gives it out.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...errors import NodeFault, SiteFault, UserFault
+from ...frozen import frozen
+from ...guest_networks import Network, read_addresses
+from ..state.settings import NodeSettings
+from . import addresses, nft_rules
+
+
+@frozen
+class Card:
+    """A card of a guest on a further network.
+
+    Attributes:
+        network: on which it is.
+        bridge: to which it is connected.
+        tap: its network device on the node.
+        mac: its own.
+        address: its own, IPv4.
+    """
+
+    network: Network
+    bridge: str
+    tap: str
+    mac: str
+    address: str
+
+    @property
+    def interface(self) -> str:
+        """The address with its network, as one sets it (`10.9.1.1/16`)."""
+        return f"{self.address}/{self.network.prefix}"
+
+    @property
+    def guest(self) -> nft_rules.Guest:
+        """As the packet filter has it."""
+        return nft_rules.Guest(self.tap, self.mac, self.address)
+
+
+def find_networks(names: str, settings: NodeSettings) -> tuple[Network, ...]:
+    """Return the networks that a request has chosen, by this node's own list.
+
+    Args:
+        names: as in `GuestSpec.networks`.
+        settings: this node's own word.
+
+    Raises:
+        UserFault: this node's list has one of them not.
+    """
+    known = {network.name: network for network in settings.networks}
+    chosen = names.split("+") if names else []
+    if unknown := [name for name in chosen if name not in known]:
+        why = f"{settings.node_name} has no such network; it has {', '.join(known) or 'none'}"
+        raise UserFault(f"network={unknown[0]}", why, "see networks in vtorque.yml, the same on all hosts")
+    return tuple(known[name] for name in chosen)
+
+
+def check_networks(networks: t.Iterable[Network]) -> None:
+    """Check that this node has what guests are to be connected to.
+
+    Args:
+        networks: of the site.
+
+    Raises:
+        NodeFault: a bridge is missing, is something else, or is down.
+    """
+    for network in networks:
+        why = ""
+        try:
+            addresses.bridge_index(network.device)
+        except NodeFault as fault:
+            why = fault.why
+        else:
+            why = "" if addresses.is_up(network.device) else "is down"
+        if why:
+            hint = "see networks in vtorque.yml"
+            raise NodeFault(f"bridge {network.device} of network {network.name}", why, hint, cause="bridge")
+
+
+def cards_of(networks: t.Iterable[Network], slot: int, settings: NodeSettings) -> tuple[Card, ...]:
+    """Return the cards of a guest.
+
+    Args:
+        networks: in the order of its cards.
+        slot: of the guest.
+        settings: this node's own word.
+
+    Raises:
+        SiteFault: the node has no number, or a network no address for this guest.
+    """
+    found = []
+    for number, network in enumerate(networks, 1):
+        mac = settings.mac(slot, number)
+        address = network.address((settings.node_number or 0) << 8 | slot)
+        if not address:
+            what = f"network {network.name}: {network.addresses} has no address for a guest of {settings.node_name}"
+            why = f"its node_number is {settings.node_number}, and 256 addresses belong to each number"
+            raise SiteFault(what, why, "give the network more addresses, or the node a lower number")
+        found.append(Card(network, network.device, settings.tap_name(slot, number), mac, address))
+    return tuple(found)
+
+
+def written(cards: t.Iterable[Card]) -> str:
+    """Return the addresses of cards as `GuestFacts.networks` has them."""
+    return " ".join(f"{card.network.name}={card.address}" for card in cards)
+
+
+def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tuple[str, nft_rules.Guest]]:
+    """Yield each card of a guest that the rules of guests hold, with the name of its network.
+
+    Args:
+        networks: of the guest, as `written` has them.
+        slot: of the guest.
+        settings: this node's own word.
+    """
+    known = {network.name: network for network in settings.networks}
+    for number, (name, address) in enumerate(read_addresses(networks).items(), 1):
+        if name in known and known[name].confined:
+            yield name, nft_rules.Guest(settings.tap_name(slot, number), settings.mac(slot, number), address)
