@@ -15,6 +15,7 @@ LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 # the batch system of `make demo` and `make lab`: what acts like Torque, or a real Slurm (slurm); `make e2e BATCH=slurm`: tests on that alone
 BATCH ?= torque
+STORY ?= jobs
 # labs in which end-to-end tests run side by side
 LABS ?= 2
 # end-to-end tests on nodes of the lab itself (docs/developer/testing.md says why); the others run where the roles have installed
@@ -47,8 +48,8 @@ help: ## this list
 # what people type
 
 .PHONY: demo lab down
-demo: ## install what is needed, run a few jobs in virtual machines on this machine (GUEST=tiny|debian BATCH=torque|slurm)
-	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh
+demo: ## install what is needed, run a few jobs in virtual machines on this machine (GUEST=tiny|debian BATCH=torque|slurm; STORY=devices: one by KVM, in an emulated machine)
+	@GUEST=$(GUEST) BATCH=$(BATCH) STORY=$(STORY) lab/demo.sh
 
 lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and say what to type next
 	@GUEST=$(GUEST) BATCH=$(BATCH) lab/demo.sh --stay
@@ -210,6 +211,10 @@ test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a 
 .PHONY: bench
 bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|nodes|cache|boot|slurm|page|devices)
 	@GUEST=$(GUEST) PART=$(PART) BATCH=$(BATCH) tests/bench/run.sh
+
+.PHONY: bench-iron
+bench-iron: ## what pinning, NUMA cells, huge pages, I/O cores and shared memory gain on a site's own hardware (IRON='--submit ... --vm ...')
+	@python3 tests/bench/iron.py $(or $(IRON),--help)
 
 .PHONY: clean
 clean: down ## remove build/

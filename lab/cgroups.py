@@ -55,6 +55,20 @@ def join(name: str) -> None:
         (group / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
 
 
+def weigh(name: str, times: int) -> None:
+    """Give a cgroup of this lab's so many shares of the processors as another has by itself.
+
+    Args:
+        name: of the cgroup, which is there.
+        times: how many.
+    """
+    for hierarchy in hierarchies():
+        for file, one in (("cpu.shares", 1024), ("cpu.weight", 100)):
+            place = ROOT / hierarchy.place / name / file
+            if place.exists():
+                place.write_text(str(one * times), encoding="ascii")
+
+
 def _make(parent: pathlib.Path, name: str) -> pathlib.Path:
     group = parent / name
     group.mkdir(exist_ok=True)

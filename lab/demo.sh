@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # demo.sh [--stay]: install what is needed, raise the lab, tell the story of a few jobs, end the lab (or let it stay).
 # GUEST=tiny (default) or debian chooses the image; BATCH=torque (default) or slurm the batch system.
+# STORY=devices instead: a job with cores, cells, huge pages and cards of its node, by KVM in an emulated machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export STEP_LOG=build/log/demo.log
@@ -24,6 +25,29 @@ case $BATCH in
 that acts like Torque" ;;
     slurm) packages=slurm cluster="a Slurm cluster" system="the distribution's Slurm" ;;
     *) echo "demo: BATCH=$BATCH: torque or slurm" >&2; exit 2 ;;
+esac
+
+case ${STORY:-jobs} in
+    jobs) ;;
+    devices)
+        cat <<TEXT
+This boots an emulated machine that has a real /dev/kvm, two NUMA cells and cards to hand on, raises the cluster in it,
+and runs a job with two guests by KVM: each with a core of its own, huge pages of its cell, and a network card of the node.
+It takes about 6 minutes, and 6 GiB of memory.
+  installs   packages of the distribution (libvirt, qemu, numactl, pciutils, ...), Python packages into build/
+  makes      build/ in this folder, and while it runs one qemu; its machine sees these files, and changes none
+  log        $STEP_LOG
+
+TEXT
+        lab/prepare.sh devices
+        step "the collection, built and installed" "${LAB[@]}" runtime
+        step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
+        trap '"${LAB[@]}" machine down >>"$STEP_LOG" 2>&1' EXIT
+        step "the machine with KVM" "${LAB[@]}" machine up
+        build/runtime/bin/python -m lab.machine.story
+        exit
+        ;;
+    *) echo "demo: STORY=$STORY: jobs or devices" >&2; exit 2 ;;
 esac
 
 cat <<TEXT

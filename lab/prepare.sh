@@ -2,9 +2,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# prepare.sh [demo|slurm|test|oldest|lock]: install what the lab needs (demo), also for a real Slurm (slurm), what the checks need
-# on top of it (test), an environment with the oldest ansible-core that is supported (oldest), and one with what writes the lock
-# files (lock).
+# prepare.sh [demo|devices|slurm|test|oldest|lock]: install what the lab needs (demo), also for the story of devices, also
+# for a real Slurm, what the checks need on top of it (test), an environment with the oldest ansible-core that is supported
+# (oldest), and one with what writes the lock files (lock).
 # Debian 12, as root. Done again, it does nothing and says so with its silence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,7 @@ LAB_PACKAGES="
     python3 python3-venv python3-libvirt libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
     dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
     cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs"
+DEVICES_PACKAGES="numactl pciutils"
 SLURM_PACKAGES="munge slurmctld slurmd slurm-client"
 TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils gcc libc6-dev groff-base xauth xvfb chromium"
 
@@ -34,8 +35,12 @@ apt_install() {
 }
 
 wanted=$LAB_PACKAGES
-[ "$kind" = demo ] || wanted="$wanted $SLURM_PACKAGES"
-[ "$kind" = demo ] || [ "$kind" = slurm ] || wanted="$wanted $TEST_PACKAGES"
+case $kind in
+    demo) ;;
+    devices) wanted="$wanted $DEVICES_PACKAGES" ;;
+    slurm) wanted="$wanted $SLURM_PACKAGES" ;;
+    *) wanted="$wanted $SLURM_PACKAGES $TEST_PACKAGES" ;;
+esac
 # shellcheck disable=SC2086  # names, one a word
 lacking=$(missing $wanted)
 if [ -n "$lacking" ]; then
@@ -71,7 +76,7 @@ unpack() {
 
 # what a site's hosts have, and nothing else
 venv build/runtime requirements.lock --require-hashes --only-binary :all:
-if [ "$kind" != demo ] && [ "$kind" != slurm ]; then
+if [ "$kind" != demo ] && [ "$kind" != devices ] && [ "$kind" != slurm ]; then
     venv build/venv requirements-dev.txt
     # cloud-init's own word on what a seed may say; an installed one would set up this machine when it boots
     [ -e build/cloud-init/schema-cloud-config-v1.json ] ||

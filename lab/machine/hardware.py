@@ -42,9 +42,9 @@ def options(size: Size, files: pathlib.Path) -> list[str]:
     """
     cores, memory = size.processors // CELLS, size.memory_mib // CELLS
     found = [
-        "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off",
+        "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off",
         "-smp", f"{size.processors},sockets={CELLS},cores={cores}", "-m", str(size.memory_mib),
-        "-device", "intel-iommu,intremap=on,caching-mode=on,eim=off",
+        "-device", "intel-iommu,intremap=on,eim=off",
     ]  # fmt: skip
     for cell in range(CELLS):
         first = cell * cores

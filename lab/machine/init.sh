@@ -32,6 +32,7 @@ for module in $KERNEL_MODULES; do
     modprobe "$module" || echo "lab machine: no module $module"
 done
 # as Debian's udev rules have them: libvirt asks qemu for its abilities again at every call where qemu's user may not open /dev/kvm
+[ -e /dev/kvm ] || echo "lab machine: no /dev/kvm"
 [ ! -e /dev/kvm ] || { chown root:kvm /dev/kvm && chmod 660 /dev/kvm; }
 mkdir -p /dev/hugepages
 mount -t hugetlbfs hugetlbfs /dev/hugepages

@@ -27,7 +27,7 @@ from . import hardware, image
 NAME = "machine"
 QEMU = pathlib.Path("/usr/bin/qemu-system-x86_64")
 HERE = pathlib.Path(__file__).parent
-READY = b"lab machine: ready"
+READY, NO_KVM = b"lab machine: ready", b"lab machine: no /dev/kvm"
 BOOT_TIMEOUT_S = 600
 """For a boot that takes some seconds when nothing else is at work."""
 KERNEL_MODULES = (
@@ -35,8 +35,16 @@ KERNEL_MODULES = (
     "virtio_net", "e1000e", "nvme", "loop", "ext4", "isofs",
 )  # fmt: skip
 """What the lab and its guests need of the kernel and would be loaded by udev, which is not there."""
-CMDLINE = "console=ttyS0 quiet panic=-1 intel_iommu=on cryptomgr.notests mitigations=off"
-"""Nobody attacks its processor: what guards against that, and a fifth level of pages, was a quarter of its boot."""
+CMDLINE = (
+    "console=ttyS0 quiet panic=-1 intel_iommu=on cryptomgr.notests mitigations=off "
+    "tsc=reliable nowatchdog rcupdate.rcu_cpu_stall_suppress=1 clearcpuid=rep_good transparent_hugepage=never"
+)
+"""Nobody attacks its processor: what guards against that, and a fifth level of pages, was a quarter of its boot.
+
+All of its processors have one counter of cycles, which the kernel doubts by itself.  Without it each look at the clock
+goes to a timer on the bus, for which emulated processors wait for each other.  On a busy machine its kernel gets no
+processor for many seconds, which is no fault of its own; to look for the reason by NMI was seen to end it for good.
+"""
 
 
 def state_of(lab: State) -> State:
@@ -138,7 +146,8 @@ def _boot(state: State, size: hardware.Size, cgroups_version: int, boots: pathli
     console = state.directory / "console.log"
     console.touch(mode=0o600)
     order = state.directory / "order.json"
-    order.write_text(json.dumps({"group": state.name(NAME), "words": _words(state, size, boots)}), encoding="utf-8")
+    boot = {"group": state.name(NAME), "weight": size.processors, "words": _words(state, size, boots)}
+    order.write_text(json.dumps(boot), encoding="utf-8")
     with (state.directory / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.machine.boot", str(order), str(os.getpid())],
@@ -184,6 +193,7 @@ def _words(state: State, size: hardware.Size, boots: pathlib.Path) -> list[str]:
         "-kernel", str(boots / "kernel"), "-initrd", str(boots / "initrd"),
         "-append", f"{CMDLINE} lab.state={state.directory} ",
         "-serial", f"file:{state.directory / 'console.log'}",
+        "-monitor", f"unix:{state.directory / 'monitor'},server=on,wait=off",
         # nothing of this machine can change by it
         "-fsdev", "local,id=below,path=/,security_model=none,readonly=on,multidevs=remap",
         "-device", "virtio-9p-pci,bus=pcie.0,fsdev=below,mount_tag=below",
@@ -193,16 +203,31 @@ def _words(state: State, size: hardware.Size, boots: pathlib.Path) -> list[str]:
     ]  # fmt: skip
 
 
+def booted_after(console: bytes) -> float:
+    """Return the seconds in the word of the machine's process 1; 0.0: it has said nothing yet.
+
+    Raises:
+        LabError: it has booted, and is of no use.
+    """
+    before, _ready, after = console.partition(READY)
+    found = after.split()
+    if len(found) <= 2:
+        return 0.0
+    if NO_KVM in before:
+        why = "this qemu emulates no SVM, as that of Debian 12 does (7.2, -accel tcg -cpu max)"
+        raise LabError(f"the machine has no /dev/kvm: {why}. What needs it (make kvm) cannot run here")
+    return float(found[1])
+
+
 def _wait(state: State, process: subprocess.Popen[bytes], console: pathlib.Path) -> float:
-    """Wait for the word of its process 1, and return the seconds in it."""
+    """Wait for the word of its process 1, and return the seconds in it (`booted_after`)."""
     ended = os.pidfd_open(process.pid)
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(ended, selectors.EVENT_READ)
             for _look in range(BOOT_TIMEOUT_S * 5):
-                found = console.read_bytes().partition(READY)[2].split()
-                if len(found) > 2:
-                    return float(found[1])
+                if seconds := booted_after(console.read_bytes()):
+                    return seconds
                 if selector.select(0.2):
                     last = (state.directory / "qemu.log").read_text(encoding="utf-8", errors="replace").strip()
                     raise LabError(f"the machine ended while it booted (status {process.wait(DOWN_TIMEOUT_S)}) {last}")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import pathlib
 import shlex
+import subprocess
 
 import pytest
 
-from lab.machine import hardware, machine
+from lab import cgroups
+from lab.machine import hardware, machine, patience
 from lab.state import Facts, LabError, Process, State
 
 
@@ -45,3 +47,43 @@ def test_machine_that_does_not_fit_is_refused_with_both_sizes(tmp_path: pathlib.
     machine.require_memory(hardware.Size(memory_mib=4096), meminfo)
     with pytest.raises(LabError, match="6144 MiB are needed, and 4096 MiB are available"):
         machine.require_memory(hardware.Size(memory_mib=6144), meminfo)
+
+
+def test_machine_is_up_when_its_first_program_has_written_its_whole_line() -> None:
+    assert machine.booted_after(b"[    2.7] shpchp\nlab machine: ready after ") == 0.0
+    assert machine.booted_after(b"[    2.7] shpchp\nlab machine: ready after 20.33 s\n") == 20.33
+
+
+def test_machine_whose_qemu_emulates_no_svm_is_refused_with_the_reason() -> None:
+    console = b"lab machine: no module kvm_amd\nlab machine: no /dev/kvm\nlab machine: ready after 20.33 s\n"
+    with pytest.raises(LabError, match="no /dev/kvm: this qemu emulates no SVM"):
+        machine.booted_after(console)
+
+
+def test_group_of_the_machine_has_the_share_of_its_processors(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By either version of cgroups; what a hierarchy has no file for is none of its matters."""
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    places = {"cpu": "cpu.shares", "unified": "cpu.weight", "memory": ""}
+    monkeypatch.setattr(
+        cgroups, "hierarchies", lambda: tuple(cgroups.Hierarchy(place, "cgroup", place) for place in places)
+    )
+    for place, file in places.items():
+        (tmp_path / place / "machine").mkdir(parents=True)
+        if file:
+            (tmp_path / place / "machine" / file).touch()
+    cgroups.weigh("machine", 4)
+    assert (tmp_path / "cpu/machine/cpu.shares").read_text(encoding="ascii") == "4096"
+    assert (tmp_path / "unified/machine/cpu.weight").read_text(encoding="ascii") == "400"
+    assert not list((tmp_path / "memory/machine").iterdir())
+
+
+def test_lab_in_the_machine_is_set_to_wait_by_lines_that_may_be_given_twice(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "vtorque.yml"
+    config.write_text("timeout: 5\nvm_network: br0\n", encoding="ascii")
+    for _time in range(2):
+        line = patience.front_end().replace(patience.CONFIG, str(config))
+        subprocess.run(["/bin/sh", "-c", line], check=True)
+    lines = config.read_text(encoding="ascii").splitlines()
+    assert lines == ["vm_network: br0", *(f"{name}: {value}" for name, value in patience.PARAMETERS.items())]

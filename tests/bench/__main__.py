@@ -24,7 +24,7 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import devices, disks, guests, nodes, page, profiles, slurm
+from . import devices, disks, guests, iron, nodes, page, profiles, slurm
 from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
@@ -50,7 +50,8 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
         "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
-        "devices": f"{devices.ROUNDS} rounds over disks and cards of each setting, in one guest by KVM",
+        "devices": f"{devices.ROUNDS} rounds over disks and cards of each setting, in one guest by KVM;\n"
+        f"    a job of two guests for each of {_and(setting.name for setting in iron.SETTINGS)}",
         "page": f"{page.RUNS} pages of a site with {page.RECORDS} records",
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
@@ -185,10 +186,11 @@ def stage_table(stages: t.Mapping[str, t.Mapping[str, profiles.Stage]]) -> Table
 
 
 def run_devices(console: Console, out: pathlib.Path) -> None:
-    """Settings of disks and cards."""
+    """Settings of disks and cards, and switches of requests."""
     runs = with_progress(console, lambda progress: devices.measure(POOL, progress))
     figures = devices.figures()
-    console.print(table("settings of disks and cards (a guest by KVM)", figures, runs, targets=False), highlight=False)
+    title = "settings of disks and cards, and switches of requests (guests by KVM)"
+    console.print(table(title, figures, runs, targets=False), highlight=False)
     keep(out, flat(figures, runs))
 
 

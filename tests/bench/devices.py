@@ -12,13 +12,15 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
+import shlex
 import subprocess
 import typing as t
 
 from lab import cluster
-from lab.machine import hardware, machine
+from lab.machine import hardware, machine, patience
 from lab.state import DEFAULT
 
+from . import iron
 from .figures import Figure
 from .measure import Progress
 from .site import USER, Site, Trouble
@@ -27,7 +29,8 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATE = CHECKOUT / "templates/domain.xml.j2"
 SOURCE = pathlib.Path(__file__).parent / "inside/probe.c"
 PYTHON = str(CHECKOUT / "build/runtime/bin/python")
-PROBE = CHECKOUT / "build/bench-probe"
+PROGRAMS = CHECKOUT / "build/bench"
+"""The probe, and the ping-pong of the manual."""
 HOME = f"/home/{USER}"
 PLAIN = "plain"
 """As libvirt has it when nothing is said."""
@@ -61,10 +64,17 @@ CARD_WORK = {
     "receive_flows": "four flows from the node",
 }
 ROUNDS = 7
-ANSWER_S = 1800
+ANSWER_S = 7200
 REQUEST = "img=tiny,hypervisor=kvm,vcpus=2,ram=256M"
+SWITCHES = (
+    "--submit", "vsub -l nodes=cn1:ppn=4", "--vm", "img=tiny,hypervisor=kvm,vcpus=1,ram=256M",
+    "--directory", f"{HOME}/switches", "--disk", "/dev/vda", "--copy-mib", "16", "--rounds", "1",
+)  # fmt: skip
+"""Of `iron`, in the machine: two guests of one vCPU, whose disk has nothing on it."""
+OPEN_DISK = "#!/bin/sh\nchmod 666 /dev/vda\n"
 SCRATCH_MIB = 64
 SCRATCH = "/var/lib/libvirt/images/bench"
+SITE_TEMPLATE, GUEST_HOOK = "/etc/vtorque/templates/domain.xml.j2", "/etc/vtorque/guest-hooks/prologue"
 MOUNT = f"""
 disk=$(basename $(ls -d /sys/bus/pci/devices/0000:02:00.0/nvme/*/*n1)) &&
 mknod /dev/$disk b $(tr : ' ' </sys/class/block/$disk/dev) &&
@@ -83,7 +93,12 @@ place.chmod(0o755)
 
 
 def figures() -> tuple[Figure, ...]:
-    """The figures: each setting over the plain one."""
+    """The figures: each setting over the plain one, then each switch of a request over a job without any."""
+    return (*of_settings(), *of_switches())
+
+
+def of_settings() -> tuple[Figure, ...]:
+    """The first: disks and cards in one guest."""
     found = []
     for kinds, work, what in ((DISKS, DISK_WORK, "disk"), (CARDS, CARD_WORK, "card")):
         for kind in kinds:
@@ -92,6 +107,20 @@ def figures() -> tuple[Figure, ...]:
                     Figure(f"{what}_{kind}_{name}_ratio", f"{what} {kind}, {words}, over a plain one", None)
                     for name, words in work.items()
                 ]
+    return tuple(found)
+
+
+def of_switches() -> tuple[Figure, ...]:
+    """The others: the two guests of a job."""
+    found = []
+    for setting in iron.SETTINGS:
+        if setting.name != iron.PLAIN:
+            found += [
+                Figure(f"switch_{setting.name}_{work}_ratio", f"{setting.meaning}: {words}", None)
+                for work, words in iron.WORK.items()
+            ]
+        over = f"{setting.meaning}: the region over TCP"
+        found.append(Figure(f"switch_{setting.name}_region_over_tcp", over, None, 4))
     return tuple(found)
 
 
@@ -200,6 +229,8 @@ class MachineSite(Site):
             self.machine(PYTHON, "-m", "lab", "up", "--nodes", "fe,cn1", "--pool", str(self._pool.absolute()))
             facts = json.loads(self.machine("cat", str(DEFAULT / "lab.json")))
             self._inits = {name: init["pid"] for name, init in facts["inits"].items()}
+            self.sh("fe", patience.front_end())
+            self.sh("cn1", patience.node())
         except BaseException:
             machine.down(self._machine)
             raise
@@ -244,32 +275,48 @@ def measure(pool: pathlib.Path, progress: Progress) -> dict[str, list[float]]:
         Trouble: the guest did not come, or the probe failed in it.
         LabError: there is no machine.
     """
-    progress("a machine with KVM, and a lab in it", 0, 3)
-    PROBE.parent.mkdir(exist_ok=True)
+    progress("a machine with KVM, and a lab in it", 0, 4)
     try:
-        subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-o", str(PROBE), str(SOURCE)], check=True)
-    except FileNotFoundError as error:
-        raise Trouble("gcc is not installed (lab/prepare.sh test)") from error
+        iron.compile_programs(PROGRAMS)
+    except iron.IronError as error:
+        raise Trouble(str(error)) from error
     with MachineSite(pool) as site:
-        progress("a job whose guest has a disk and a card of each setting", 1, 3)
+        progress("a job whose guest has a disk and a card of each setting", 1, 4)
         _prepare(site)
         site.ask("fe", "write_file", f"{HOME}/bench.sh", job(), user=USER)
         number = site.ask("fe", "submit", REQUEST, f"{HOME}/bench.sh", ["-l", "nodes=1:ppn=3"], user=USER)
         site.sh("fe", f"until qstat {number} | grep -q ' C '; do sleep 5; done")
-        progress("done", 3, 3)
         lines = site.sh("fe", f"cat {HOME}/bench.sh.o*").splitlines()
         found = ratios(lines)
+        progress("a job of two guests for each switch", 2, 4)
+        found |= _switches(site)
+        progress("done", 4, 4)
         if found.keys() != {figure.key for figure in figures()}:
             raise Trouble(f"the job said: {lines[-3:]} {site.sh('fe', f'cat {HOME}/bench.sh.e*')[-2000:]}")
         return found
 
 
+def _switches(site: MachineSite) -> dict[str, list[float]]:
+    """What `make bench-iron` finds, with the node as it is without the disks and cards of above.
+
+    Raises:
+        Trouble: a job failed, or was refused.
+    """
+    site.sh("cn1", f"rm {SITE_TEMPLATE} && printf %s {shlex.quote(OPEN_DISK)} >{GUEST_HOOK}")
+    place = f"{HOME}/switches"
+    files = " ".join(str(path) for path in (iron.__file__, *(PROGRAMS / name for name in iron.SOURCES)))
+    site.sh("fe", f"install -d -o {USER} {place} && install -m 755 -o {USER} {files} {place}")
+    words = shlex.join(["/usr/bin/python3", f"{place}/iron.py", *SWITCHES])
+    told = site.sh("fe", f"{words} 2>&1", user=USER)
+    if "left out" in told or "without" in told.replace("without switches", ""):
+        raise Trouble(told[-2000:])
+    found: dict[str, list[float]] = json.loads(site.sh("fe", f"cat {place}/figures.json"))["ratios"]
+    return found
+
+
 def _prepare(site: MachineSite) -> None:
-    site.sh("fe", f"install -m 755 -o {USER} {PROBE} {HOME}/probe")
-    for path, text in (
-        ("/etc/vtorque/templates/domain.xml.j2", template(TEMPLATE.read_text(encoding="utf-8"))),
-        ("/etc/vtorque/guest-hooks/prologue", script()),
-    ):
+    site.sh("fe", f"install -m 755 -o {USER} {PROGRAMS / 'probe'} {HOME}/probe")
+    for path, text in ((SITE_TEMPLATE, template(TEMPLATE.read_text(encoding="utf-8"))), (GUEST_HOOK, script())):
         site.machine(*site.line_in("cn1", ["/usr/bin/python3", "-c", PUT, path, text]))
     made = " && ".join(f"qemu-img create -q -f qcow2 {_scratch(kind)} {SCRATCH_MIB}M" for kind in DISKS)
     places = " && ".join(f"ip address add {_address(number, 1)}/24 dev br0" for number in range(len(CARDS)))

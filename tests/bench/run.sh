@@ -17,7 +17,7 @@ PART=${PART:-all}
 case $GUEST:$PART in
     tiny:all) takes="about 22 minutes" ;;
     *:cache | *:page) takes="half a minute" ;;
-    tiny:devices) takes="about 8 minutes" ;;
+    tiny:devices) takes="about 30 minutes" ;;
     *:boot) takes="about 8 minutes" ;;
     tiny:nodes | debian:nodes) takes="about 5 minutes" ;;
     tiny:*) takes="about 3 minutes" ;;
@@ -42,7 +42,8 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
   boot       in turn a Debian guest of the fast profile and one as Debian makes it, until ready; where the seconds go
   page       the page of a site with 10,000 records
   nodes      jobs over up to 32 nodes, whose guests boot nothing
-  devices    (by its name alone) in one guest by KVM disks and cards of each setting in turn, in a machine of the lab
+  devices    (by its name alone) in a machine of the lab with KVM: in one guest disks and cards of each setting in turn;
+             then a job without switches, and one with each (pinning, cells, huge pages, I/O cores), of two guests
   makes      build/bench.json (figures), build/bench*timeline.svg (the phases of one job); log $STEP_LOG
   ends       with the clusters gone, also when it is interrupted
 

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
 
-from tests.bench import devices
+from tests.bench import devices, iron
 from tests.bench.site import Trouble
 
 SPEC = DomainSpec(
@@ -59,9 +59,14 @@ def test_setting_is_held_against_the_plain_one_of_its_round() -> None:
 def test_every_figure_comes_from_a_line_of_the_probe() -> None:
     lines = [f"{work} {kind} 1.0" for work in devices.DISK_WORK for kind in devices.DISKS]
     lines += [f"{work} {kind} 1.0" for work in devices.CARD_WORK for kind in devices.CARDS]
-    assert devices.ratios(lines).keys() == {figure.key for figure in devices.figures()}
+    assert devices.ratios(lines).keys() == {figure.key for figure in devices.of_settings()}
     source = devices.SOURCE.read_text(encoding="utf-8")
     assert all(f'("{work}", name' in source for work in (*devices.DISK_WORK, *devices.CARD_WORK))
+
+
+def test_every_figure_of_switches_is_one_of_bench_iron() -> None:
+    found = {setting.name: [dict.fromkeys(iron.WORK, 1.0)] for setting in iron.SETTINGS}
+    assert iron.ratios(found).keys() == {figure.key for figure in devices.of_switches()}
 
 
 def test_words_of_an_error_are_no_figures() -> None:

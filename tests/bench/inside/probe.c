@@ -8,6 +8,8 @@
  * probe serve                      on the node: answer on port 7700
  * probe disk ROUNDS NAME=DEVICE... in the guest, as root: writes over the devices
  * probe net ROUNDS NAME=ADDRESS... in the guest: each address is the node's, by another card
+ * probe guest NAME MIB PLACE       in the guest: all its processors at once compute, and copy memory of so many MiB each;
+ *                                  then the disk of the directory PLACE, or PLACE itself, which is written over
  *
  * A line for each measurement: what, name, seconds of one piece of work.  That is the median of all pieces, which a
  * processor that is taken away for a while changes little; only flows are timed as a whole.
@@ -17,16 +19,18 @@
 #include <err.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PORT = 7700, BLOCK = 4096, PIECE = 1 << 20, SPAN = 32 << 20, SYNCS = 100, READS = 300, TURNS = 300, FLOWS = 4, FLOW = 6 << 20 };
+enum { PORT = 7700, BLOCK = 4096, PIECE = 1 << 20, SPAN = 32 << 20, SYNCS = 100, READS = 300, TURNS = 300, FLOWS = 4, FLOW = 6 << 20, WORKS = 15, STEPS = 4000000 };
 
 static char *space;
 
@@ -72,11 +76,8 @@ static void put(int fd, size_t size, off_t at)
         err(1, "write");
 }
 
-static void disk(const char *name, const char *path)
+static void measure_disk(const char *name, int fd)
 {
-    int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
-    if (fd < 0)
-        err(1, "%s", path);
     for (off_t at = 0; at < SPAN; at += PIECE) {
         double begin = now();
         put(fd, PIECE, at);
@@ -99,6 +100,89 @@ static void disk(const char *name, const char *path)
     }
     say_median("read", name);
     close(fd);
+}
+
+static void disk(const char *name, const char *path)
+{
+    int fd = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
+    if (fd < 0)
+        err(1, "%s", path);
+    measure_disk(name, fd);
+}
+
+/* a file without a name, which goes with its last descriptor */
+static void disk_of(const char *name, const char *directory)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/vtorque-probe-XXXXXX", directory);
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0 || unlink(path))
+        err(1, "%s", path);
+    if (fcntl(fd, F_SETFL, O_DIRECT))
+        err(1, "%s: no disk that can be measured, since its files cannot be opened with O_DIRECT", directory);
+    measure_disk(name, fd);
+}
+
+static pthread_barrier_t gate;
+static size_t size;
+static volatile double result;
+
+static void compute(void)
+{
+    double x = 0.5;
+    for (int step = 0; step < STEPS; step++)
+        x = 3.9 * x * (1 - x);
+    result = x; /* or the compiler leaves the loop out */
+}
+
+static void *work(void *unused)
+{
+    char *from = malloc(size), *to = malloc(size);
+    if (!from || !to)
+        errx(1, "no memory");
+    memset(from, 'v', size);
+    memset(to, 'v', size);
+    for (int count = 0; count < 2 * WORKS; count++) {
+        pthread_barrier_wait(&gate);
+        if (count < WORKS)
+            compute();
+        else
+            memcpy(to, from, size);
+        pthread_barrier_wait(&gate);
+    }
+    free(from);
+    free(to);
+    return unused;
+}
+
+/* a piece lasts until the last processor is through */
+static void processors(const char *name)
+{
+    long many = sysconf(_SC_NPROCESSORS_ONLN);
+    pthread_t thread;
+    pthread_barrier_init(&gate, NULL, many + 1);
+    for (long number = 0; number < many; number++)
+        if (pthread_create(&thread, NULL, work, NULL))
+            errx(1, "no thread");
+    for (int count = 0; count < 2 * WORKS; count++) {
+        pthread_barrier_wait(&gate);
+        double begin = now();
+        pthread_barrier_wait(&gate);
+        done(begin);
+        if (count == WORKS - 1)
+            say_median("compute", name);
+    }
+    say_median("copy", name);
+}
+
+static void guest(const char *name, const char *mib, const char *place)
+{
+    struct stat facts;
+    size = strtoul(mib, NULL, 10) << 20;
+    if (size == 0 || stat(place, &facts))
+        err(2, "%s MiB, %s", mib, place);
+    processors(name);
+    (S_ISDIR(facts.st_mode) ? disk_of : disk)(name, place);
 }
 
 static int reach(const char *address, char kind)
@@ -212,8 +296,12 @@ int main(int count, char **words)
         serve();
         return 1;
     }
+    if (count == 5 && strcmp(words[1], "guest") == 0) {
+        guest(words[2], words[3], words[4]);
+        return 0;
+    }
     if (count < 4)
-        errx(2, "serve, or disk|net ROUNDS NAME=PLACE...");
+        errx(2, "serve, or disk|net ROUNDS NAME=PLACE..., or guest NAME MIB PLACE");
     int many = count - 3, rounds = atoi(words[2]);
     /* the first round finds new files and cold memory, and says nothing; each of the others begins with another one */
     for (int round = 0; round <= rounds; round++) {

@@ -12,18 +12,15 @@ import typing as t
 import pytest
 
 from lab import cluster
-from lab.machine import machine
+from lab.machine import machine, patience
 from lab.state import DEFAULT, State
 
 from ..conftest import CHECKOUT, LAB, Result, Site
-from ..trouble import CONFIG, MOM_CONFIG, REREAD
+from ..trouble import CONFIG
 
 NODES = ("fe", "cn1")
 CARD = "0000:01:00.0"
 """A network card that nothing uses, as the machine has it (lab/machine/hardware.py)."""
-PATIENCE = {"prologue_timeout": 1500, "timeout": 1400, "ssh_timeout": 300}
-"""Parameters: an emulated processor that others use, too, takes some minutes to a start."""
-ALARM_S = 1600
 CALL_S = 1800
 LOOK_S = 5.0
 """Between two looks at what a test waits for: each takes an emulated processor as long as some of a guest's work."""
@@ -93,11 +90,8 @@ def site() -> t.Iterator[MachineSite]:
     here = MachineSite()
     try:
         here.up("--nodes", ",".join(NODES), by_roles=False)
-        lines = "".join(f"{name}: {value}\\n" for name, value in PATIENCE.items())
-        drop = " ".join(f"-e '/^{name}:/d'" for name in PATIENCE)
-        for node in NODES:
-            here.root(node, f"sed -i {drop} {CONFIG}; printf '{lines}' >>{CONFIG}")
-        here.root("cn1", f"echo '$prologalarm {ALARM_S}' >{MOM_CONFIG}; {REREAD}")
+        here.root("fe", patience.front_end())
+        here.root("cn1", patience.node())
         yield here
     finally:
         if "already" not in booted.stdout:
