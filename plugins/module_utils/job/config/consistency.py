@@ -8,8 +8,7 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ... import health_sources
-from ... import guest_networks
+from ... import guest_networks, health_sources
 from ...effects import leaves_nothing
 from ...mounts import read_line
 from ...state import event_log

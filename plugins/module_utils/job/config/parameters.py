@@ -12,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ... import health_sources
-from ... import guest_networks
+from ... import guest_networks, health_sources
 from ... import mounts as mounts_of_guests
 from ...frozen import frozen
 from ...state import event_log

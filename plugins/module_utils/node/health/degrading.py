@@ -285,5 +285,5 @@ def check_health(settings: NodeSettings) -> Finding:
     if unread := [f"{one.name}: {one.unknown}" for one in known.sources if one.unknown]:
         return Finding("health", WARN, "unknown", "; ".join(unread), "correct health_sources, or what it names")
     if not known.sources:
-        return Finding("health", shown="new")
-    return Finding("health", shown=str(len(known.sources)))
+        return Finding("health", cell="new")
+    return Finding("health", cell=str(len(known.sources)))

@@ -11,8 +11,8 @@ import re
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
-from ...health_sources import HealthSource
 from ...guest_networks import MOST, Network
+from ...health_sources import HealthSource
 from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
 from ...state.event_log import LogSettings
