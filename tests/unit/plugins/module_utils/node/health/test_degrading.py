@@ -208,7 +208,7 @@ def test_time_that_is_over_reads_no_source(looks: Looks) -> None:
 
 def _finding(settings: NodeSettings) -> tuple[str, str, str]:
     found = degrading.check_health(settings)
-    return found.state, found.shown, found.words
+    return found.state, found.cell, found.problem
 
 
 def test_doctor_finds_what_the_last_sweep_found(looks: Looks) -> None:

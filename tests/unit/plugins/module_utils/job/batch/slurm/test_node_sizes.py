@@ -114,7 +114,7 @@ def test_sizes_are_one_question_to_the_controller(tmp_path: pathlib.Path) -> Non
 def words_of(*words: str, keys: str = "spare=1") -> list[str]:
     asked = open_front("slurm").read_call(["-vm", keys, *words, "--wrap", "true"], {}).read_script(bytes)
     handover = prepare(asked, POLICY, Site(Offers(), {}, lambda _queue: ()), "/home/alice").handover
-    return list(handover.words)
+    return list(handover.argv)
 
 
 @pytest.mark.parametrize(
