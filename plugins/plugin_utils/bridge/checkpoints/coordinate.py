@@ -107,7 +107,8 @@ def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
     """
     with contextlib.suppress(OSError, VTorqueError):
         path = layout.run_directory(job.job_id, job.start_count, run_dir) / layout.PLAN
-        return JobPlan.from_json(path.read_text(encoding="utf-8")).in_use
+        used = JobPlan.from_json(path.read_text(encoding="utf-8")).in_use
+        return tuple(node for node in job.nodes if node in used)
     return tuple(dict.fromkeys(job.nodes))
 
 

@@ -317,7 +317,7 @@ def test_dry_run_shows_the_command_and_submits_nothing(desk: Desk, capsys: pytes
     document = json.loads(capsys.readouterr().out)
     assert document["sbatch"][-1] == script
     assert document["neutral_lines"] == [2]
-    assert document["hosts"] == {"vm": None, "of": None}
+    assert document["hosts"] == {"vm": None, "of": None, "spare": 0}
     assert desk.submit("--json", script) == 2
     assert desk.got() is None
 

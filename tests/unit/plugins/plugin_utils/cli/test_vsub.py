@@ -539,6 +539,18 @@ def test_dry_run_shows_origins_and_the_command(site: Site) -> None:
     assert command.endswith("-F 'a b' job.sh")
 
 
+def test_dry_run_says_how_many_nodes_are_asked_for_besides(site: Site) -> None:
+    done = site.vsub("--dry-run", "-vm", "spare=1", "-l", "nodes=2:ppn=8", site.script(PLAIN))
+    assert (done.status, done.err) == (0, "")
+    assert "(spare: 1 node more than the job uses, to take the place of one that fails at the start)" in done.out
+    assert "nodes=3:ppn=8" in done.out.splitlines()[-1]
+    document = json.loads(site.vsub("--dry-run", "--json", "-vm", "spare=1", site.script(PLAIN)).out)
+    assert document["hosts"] == {"vm": 1, "of": 1, "spare": 1}
+    refused = site.vsub("-vm", "spare=1", "-l", "nodes=n1", site.script(PLAIN))
+    assert (refused.status, refused.seen) == (2, None)
+    assert "spare=1: a spare node takes the place of any other" in refused.err
+
+
 def test_dry_run_for_programs(site: Site) -> None:
     done = site.vsub("--dry-run", "--json", "-vm", "vcpus=1", site.script(PLAIN))
     document = json.loads(done.out)
@@ -727,7 +739,7 @@ def test_dry_run_says_which_hosts_are_vm_nodes(site: Site) -> None:
     assert ["nodes", "2", "command line"] in [line.split(None, 2) for line in shown.out.splitlines()]
     assert "(VM nodes: the first 2 of 3 hosts; the others stay bare)" in shown.out
     words = site.vsub("--dry-run", "--json", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN)).out
-    assert json.loads(words)["hosts"] == {"vm": 2, "of": 3}
+    assert json.loads(words)["hosts"] == {"vm": 2, "of": 3, "spare": 0}
     for silent in ("vcpus=1", "vcpus=1,nodes=3"):
         assert "bare" not in site.vsub("--dry-run", "-l", "nodes=3", "-vm", silent, site.script(PLAIN)).out
 

@@ -298,7 +298,7 @@ def test_own_image_is_not_opened_where_the_site_allows_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "wanted"), [("2:ppn=4", "3:ppn=4"), ("2:big:ppn=4", "3:ppn=4:big"), ("1", "2:ppn=4"), ("", "2:ppn=4")]
+    ("nodes", "wanted"), [("2:ppn=4", "3:ppn=4"), ("2:big:ppn=4", "3:ppn=4:big"), ("1", "2:ppn=3"), ("", "2:ppn=3")]
 )
 def test_spare_node_is_asked_for_besides_with_memory_for_its_guests(nodes: str, wanted: str) -> None:
     done = submission([*(("-l", f"nodes={nodes}") if nodes else ()), "-vm", "spare=1"])

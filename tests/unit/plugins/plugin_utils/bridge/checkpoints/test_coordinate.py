@@ -232,3 +232,15 @@ def test_suspension_right_after_a_checkpoint_is_made_and_one_of_a_job_that_may_n
         world.take(park=lambda: None, rerunnable=False)
     assert world.take(park=lambda: None, checkpoint_min=10) == 2
     assert world.names() == ["1", "2"]
+
+
+def test_nodes_of_a_job_are_those_in_use_where_its_plan_can_be_read(world: World) -> None:
+    """A spare node has nothing to hold or to save; without a plan all are asked."""
+    fields: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
+    job = BatchJob(**{**fields, "job_id": JOB, "start_count": 1, "slot_hosts": ("cn1", "cn1", "cn2", "cn3")})
+    assert coordinate.nodes_in_use(job, world.settings.run_dir) == ("cn1", "cn2")
+    for content in ("{", "{}"):
+        (layout.run_directory(JOB, 1, world.settings.run_dir) / layout.PLAN).write_text(content)
+        assert coordinate.nodes_in_use(job, world.settings.run_dir) == ("cn1", "cn2", "cn3")
+    later = dataclasses.replace(job, start_count=2)
+    assert coordinate.nodes_in_use(later, world.settings.run_dir) == ("cn1", "cn2", "cn3")

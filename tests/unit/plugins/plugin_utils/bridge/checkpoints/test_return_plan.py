@@ -13,7 +13,8 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import CheckpointFault, error_from_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import IdleNode, JobPlan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.spares import replace_node
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.decide import Action, decide
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import checkpoint_store
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.checkpoints.return_plan import return_from
@@ -29,7 +30,7 @@ def store(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def commit(store: pathlib.Path, plan: JobPlan, generation: int = 1, **more: t.Any) -> None:
-    names = [f"v{part.node}-1" for part in plan.node_parts]
+    names = [f"v{part.node}-1" for part in plan.parts_by_rank]
     (checkpoint_store.job_dir(store, JOB) / f"{generation}.new").mkdir(parents=True)
     guests = [{"rank": rank, "name": name, "digest": f"{generation:064x}"} for rank, name in enumerate(names)]
     manifest = {"version": 1, "job_id": JOB, "generation": generation, "plan": plan.to_json(), "guests": guests, **more}
@@ -52,6 +53,28 @@ def test_later_start_has_the_guests_and_the_keys_of_the_newest_checkpoint_on_its
     commit(store, plan, 3)
     third = return_from(make_plan("cn1", "cn2", start=3), store)
     assert third.node_parts[0].guests[0].saved_in.startswith(str(checkpoint_store.job_dir(store, JOB) / "3"))
+
+
+def test_start_returns_by_ranks_where_a_spare_node_had_taken_the_place_of_another(store: pathlib.Path) -> None:
+    """Of the start that was saved, and of the one that returns."""
+    first, _by = replace_node(with_spare("cn1", "cn2", "cn3"), "cn2")
+    commit(store, first)
+    plan = return_from(with_spare("cn4", "cn5", "cn6", start=2), store)
+    assert [(part.node, [guest.rank for guest in part.guests]) for part in plan.node_parts] == [
+        ("cn4", [0]), ("cn5", [1]), ("cn6", [])
+    ]  # fmt: skip
+    assert [part.guests[0].host_key for part in plan.node_parts[:2]] == [
+        part.guests[0].host_key for part in first.parts_by_rank
+    ]
+    assert plan.spares == ("cn6",)
+
+
+def with_spare(*nodes: str, start: int = 1) -> JobPlan:
+    """A plan whose last node is a spare one."""
+    plan = make_plan(*nodes, start=start)
+    *used, last = plan.node_parts
+    idle = (IdleNode(last.node),)
+    return dataclasses.replace(plan, node_parts=(*used, dataclasses.replace(last, guests=())), idle=idle)
 
 
 def test_start_without_a_checkpoint_or_of_a_job_that_wants_none_begins_anew(store: pathlib.Path) -> None:

@@ -297,3 +297,14 @@ def test_show_names_the_hosts_that_stay_bare(kept: pathlib.Path, capsys: pytest.
     assert lines[0] == "job 4711.head  alice  solve.sh  1 node x 1 guest + 2 bare  finished, exit status 0"
     assert "  bare hosts: cn2, cn3" in lines
     assert json.loads(vmgr_job_says(capsys, "show", "4711", "--json"))["bare"] == ["cn2", "cn3"]
+
+
+def test_show_names_spare_nodes_and_those_that_were_replaced(
+    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replaced = [{"node": "cn1", "by": "cn3", "why": "bridge br0: is missing"}]
+    record = {**RECORD, "nodes": ["cn3", "cn2"], "spares": ["cn4"], "replaced": replaced}
+    files.write(kept / "record.json", json.dumps(record), reader_uid=ALICE)
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert "  spare nodes: cn4" in lines
+    assert "  cn3 took the place of cn1: bridge br0: is missing" in lines
