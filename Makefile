@@ -198,7 +198,7 @@ ifeq ($(BATCH),slurm)
 else
 	@: 'in this order one lab has the first file and the last share, the other the longest between'; \
 	rm -f build/test/faults-*.xml; failed=; VTORQUE_FAULTS=1 $(PYTEST) -q -n $(LABS) --dist loadgroup --junitxml=build/test/faults-steps.xml \
-	tests/e2e/faults/test_steps.py tests/e2e/faults/test_mother_superior.py || failed=yes; \
+	tests/e2e/faults/test_steps.py tests/e2e/faults/test_mother_superior.py tests/e2e/faults/test_saving.py || failed=yes; \
 	$(PYTEST) -q -n $(LABS) --dist loadfile -m "not slurm" --junitxml=build/test/faults-jobs.xml $(FAULTS) || failed=yes; \
 	$(PY) tests/tried.py count faults build/test/faults-*.xml && [ -z "$$failed" ]
 endif

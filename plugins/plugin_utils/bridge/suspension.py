@@ -33,7 +33,7 @@ from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.guest_file import read_guest_file
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state import event_log, shell_message
-from ...module_utils.state.layout import job_key, start_of
+from ...module_utils.state.layout import PARKED, job_key, run_directory, start_of
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.text import printable
@@ -69,7 +69,9 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
     policy, settings = read_usable_configuration(load)
     suspension = _Suspension(job_id, start, settings, node)
     batch, patience = open_batch(policy), Deadline.after(SUSPENSION_PATIENCE_S)
-    while not start_lock.tombstone(settings, suspension.key).exists():
+    # a job that ends with its checkpoint lets no guest go on, whoever rings while it does
+    parked = run_directory(job_id, start, settings.run_dir) / PARKED
+    while not start_lock.tombstone(settings, suspension.key).exists() and not parked.exists():
         try:
             pause_s = suspension.go_on(batch)
         except SiteFault as error:  # no proof of anything

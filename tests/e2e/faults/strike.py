@@ -254,12 +254,18 @@ class Node:
     def __init__(self, tell: t.Sequence[str], templates: pathlib.Path, rules: t.Any) -> None:
         self.tell, self.rules = tuple(tell), rules
         self.callees: dict[str, tuple[ast.expr, types.ModuleType]] = {}
-        for name in (*WALKED.values(), "lifecycle.creation.preflight", "lifecycle.client", "state.start_lock"):
+        for name in (
+            "lifecycle.creation.preflight",
+            "lifecycle.client",
+            "lifecycle.present_absent",
+            "state.start_lock",
+        ):
             importlib.import_module(f"{NODE}.{name}")
         self.spec = importlib.import_module(f"{BASE}.module_utils.wire.messages")
         self.clock = importlib.import_module(f"{BASE}.module_utils.system.clock")
         self.layout = importlib.import_module(f"{BASE}.module_utils.state.layout")
-        self.modules = {name: sys.modules[f"{NODE}.{path}"] for name, path in WALKED.items()}
+        self.modules = {name: importlib.import_module(path) for name, path in self.walked().items()}
+        self.present_absent = sys.modules[f"{NODE}.lifecycle.present_absent"]
         self.alice = pwd.getpwnam("alice")
         self.client, self.start_lock = sys.modules[f"{NODE}.lifecycle.client"], sys.modules[f"{NODE}.state.start_lock"]
         found = importlib.import_module(f"{BASE}.plugin_utils.bridge.node_settings")
@@ -270,6 +276,10 @@ class Node:
         self.own_files = {name: f"{self.alice.pw_dir}/fault-{name}-{self.name}.qcow2" for name in ("image", "disk")}
         self.faults = self._compile()
         self.key = self._key()
+
+    def walked(self) -> dict[str, str]:
+        """Name and module of each whose steps may fail, in the order in which they import each other."""
+        return {name: f"{NODE}.{path}" for name, path in WALKED.items()}
 
     def _compile(self) -> Faults:
         """Compile the modules anew, with all steps wrapped, as this process and its children see them."""
@@ -286,7 +296,7 @@ class Node:
             self.callees.update({place: (callee, module) for place, callee in places.items()})
             module.__dict__["strike_"] = faults.of(module.__name__)
             exec(compile(tree, t.cast("str", module.__file__), "exec"), module.__dict__)
-        self.modules["build"].__dict__["wait_ready"] = wait_ready
+        importlib.import_module(f"{NODE}.lifecycle.creation.build").__dict__["wait_ready"] = wait_ready
         return faults
 
     def _key(self) -> t.Any:
@@ -352,7 +362,7 @@ class Node:
             if fault:
                 self.faults.arm(*fault)
             deadline = self.clock.Deadline.after(deadline_s)
-            return list(self.modules["present_absent"].absent(job_id, 1, self.settings, deadline))
+            return list(self.present_absent.absent(job_id, 1, self.settings, deadline))
 
         return in_child(work, within_s)
 
@@ -364,15 +374,15 @@ class Node:
 
     def left(self, job_id: str) -> t.Any:
         """What there is of a job."""
-        return in_child(lambda: self.modules["present_absent"].left(self.settings, job_id))["answer"]
+        return in_child(lambda: self.present_absent.left(self.settings, job_id))["answer"]
 
     def lives(self, job_id: str) -> bool:
         """Does a job have its guest?"""
         part = self.part(job_id, MAKE_S)
         return bool(
-            in_child(
-                lambda: len(self.modules["present_absent"].find(part, self.settings, self.clock.Deadline.after(MAKE_S)))
-            )["answer"]
+            in_child(lambda: len(self.present_absent.find(part, self.settings, self.clock.Deadline.after(MAKE_S))))[
+                "answer"
+            ]
         )
 
     def end_worker(self, job_id: str, how: signal.Signals = signal.SIGKILL, *, wait: bool = True) -> None:

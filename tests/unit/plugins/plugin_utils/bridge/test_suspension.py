@@ -28,6 +28,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.gue
     write_guest_file,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import SavedRequest
@@ -172,6 +173,16 @@ def test_who_follows_anew_ends_what_another_has_ordered(world: World) -> None:
     world.follow("R")
     assert not pause_order.is_ordered(world.settings, KEY)
     assert world.orders == ["resume"]
+
+
+def test_ring_while_a_job_ends_with_its_checkpoint_lets_no_guest_go_on(world: World) -> None:
+    """A batch system lets go on whatever it ends."""
+    pause_order.order_checkpoint(world.settings, KEY, time.time() + 60)
+    directory = layout.run_directory("7.head", 2, world.settings.run_dir)
+    directory.mkdir(parents=True)
+    (directory / layout.PARKED).touch()
+    world.follow()
+    assert pause_order.is_ordered(world.settings, KEY)
 
 
 def test_start_that_is_over_is_not_asked_for(world: World) -> None:
