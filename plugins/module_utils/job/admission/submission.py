@@ -151,11 +151,14 @@ def _cold_because(resolved: Resolved, policy: Policy, offers: Offers) -> frozens
     """Return what keeps its guests from starting warm (`warm_reasons.REASONS`), as far as a front end knows it."""
     in_the_way = parts_in_the_way(resolved.values, resolved.origins, policy, offers)
     pinned = resolved.values[PINNING]
+    preferred = pinned is True and resolved.origins[PINNING] == SITE_DEFAULT
     there = {
         warm_reasons.ASKED: resolved.values["warm"] is not True,
         warm_reasons.KIND: osv.is_osv(resolved),
-        warm_reasons.CORES: bool(pinned) or guest_saving.HUGE_PAGES in in_the_way,
+        warm_reasons.CORES: (bool(pinned) and not preferred) or guest_saving.HUGE_PAGES in in_the_way,
+        warm_reasons.QUEUES: resolved.values["iocm"] is True and resolved.values["hypervisor"] == "kvm",
         warm_reasons.RDMA: resolved.values["vrdma"] is True,
+        warm_reasons.OWN_IMAGE: is_path(resolved.values["img"]),
     }
     return in_the_way & warm_reasons.REASONS.keys() | {name for name, has in there.items() if has}
 
