@@ -9,14 +9,16 @@ What a job finds in such a guest is what it finds in one that has booted.
 from __future__ import annotations
 
 import contextlib
+import json
+import pathlib
 import typing as t
 
 import pytest
 
-from .conftest import Site
+from .conftest import CHECKOUT, Site
 from .test_pinned import TWO_CORES, VMGR, threads
-from .test_warm import NODE, WARM, make, starts
-from .trouble import NODES, WAITS, changed, finish, image, wait_in_guest
+from .test_warm import NODE, WARM, starts
+from .trouble import NODES, WAITS, changed, edit_disk, finish, image, replace, wait_in_guest
 
 ONE = ("-l", f"nodes={NODE}:ppn=2")
 SEEN = r"""
@@ -43,6 +45,12 @@ def warm_site(site: Site, **settings: object) -> t.Iterator[None]:
             yield
     finally:
         site.root(NODE, f"rm -rf {WARM}")
+
+
+def make(site: Site, name: str = "tiny", *options: str) -> None:
+    """Make a template at once."""
+    made = site.on(NODE, "vmgr", "image", "warm", "make", name, *options)
+    assert made.returncode == 0, made.stderr
 
 
 def test_default_job_starts_warm_with_its_home_and_on_its_own_cores(site: Site) -> None:
@@ -82,6 +90,53 @@ def test_job_finds_the_same_in_a_guest_that_started_warm_as_in_one_that_booted(s
             found[warm] = ended.out.splitlines()
         assert found["true"][0] == "data"
         assert found["true"] == found["false"]
+
+
+@pytest.mark.full
+def test_threads_of_disks_are_on_the_cores_for_virtual_io_of_a_guest_that_started_warm(site: Site) -> None:
+    with warm_site(site):
+        make(site)
+        job_id = site.submit(*ONE, "-vm", "iocm=true,iocm_max_cores=1", stdin=WAITS)
+        wait_in_guest(site, job_id)
+        assert threads(site, NODE) == ({"CPU 0/TCG": "1"}, {"0"})
+        names = site.root(NODE, "cat /proc/$(pgrep -f '^[^ ]*qemu-system')/task/*/comm").splitlines()
+        assert "IO iothread1" in names
+        assert finish(site, job_id).exit_status == 0
+        assert starts(site, job_id) == ["yes"]
+
+
+@pytest.mark.full
+def test_debian_mounts_a_home_that_is_plugged_in_after_its_restore(site: Site, tmp_path: pathlib.Path) -> None:
+    with warm_site(site), image("warm-home", of="debian12") as place:
+        make_warmable(place, tmp_path)
+        make(site, "warm-home", "--ram", "512M")
+        found = {}
+        for warm in ("true", "false"):
+            script = (
+                'stat -f -c %T "$HOME"; findmnt -n -o FSTYPE,OPTIONS "$HOME"; id; ulimit -a; ls -d /sys/fs/virtiofs'
+            )
+            ended = site.job(*ONE, "-vm", f"img=warm-home,ram=512M,warm={warm}", stdin=f"{script}; true\n")
+            assert ended.exit_status == 0, ended.err
+            (how,) = starts(site, ended.job_id)
+            assert (how == "yes") == (warm == "true"), how
+            found[warm] = ended.out.splitlines()
+        assert found["true"][1].startswith("virtiofs ")
+        assert found["true"] == found["false"]
+
+
+def make_warmable(copy: pathlib.Path, place: pathlib.Path) -> None:
+    """Do to the disk of an image's copy what `install_warm.sh` does, and have its record say so."""
+    program = "/usr/lib/vtorque-image/warm"
+    (place / "warm").write_text("#!/usr/bin/python3 -I\n" + (CHECKOUT / "roles/guest_image/files/warm.py").read_text())
+    (place / "drop-in").write_text("[Unit]\nConditionPathExists=!/etc/vtorque/warm.env\n")
+    orders = [f"mkdir {program.rpartition('/')[0]}", f"rm {program}", f"write {place}/warm {program}"]
+    orders.append(f"sif {program} mode 0100755")
+    for unit in ("ssh.service", "sshd.service"):
+        directory = f"/etc/systemd/system/{unit}.d"
+        orders += [f"mkdir {directory}", f"write {place}/drop-in {directory}/vtorque-warm.conf"]
+    edit_disk(copy, orders)
+    record = json.loads((copy / "record.json").read_text()) | {"warm": "1"}
+    replace(copy / "record.json", json.dumps(record).encode())
 
 
 @pytest.mark.full

@@ -703,6 +703,11 @@ def test_checkpoint_that_is_asked_for_is_refused_with_the_reasons(site: Site, wo
             ("-vm", "vcpu_pinning=true"),
             "its guests boot: it shows the sockets, NUMA cells or pages of the cores that it asked for",
         ),
+        (
+            {"allow_emulation": True},
+            ("-vm", "vcpu_pinning=true,numa=off,hypervisor=qemu"),
+            "its guests start warm where their node has a template",
+        ),
         ({"mounts": ["/data /data 9p"]}, (), "its guests boot: it mounts a directory of its node by 9p"),
     ],
 )
