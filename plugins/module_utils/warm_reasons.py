@@ -9,21 +9,22 @@ import typing as t
 
 from . import guest_saving
 
-ASKED, KIND, UEFI, IMAGE, CORES, SEEDS, RDMA = "asked", "kind", "uefi", "image", "cores", "seeds", "rdma"
+ASKED, KIND, UEFI, IMAGE, SEEDS, RDMA = "asked", "kind", "uefi", "image", "seeds", "rdma"
+CORES, QUEUES, OWN_IMAGE = "cores", "queues", "own image"
 REASONS: dict[str, str] = {
     ASKED: "the job asked for a cold start (warm=false)",
     KIND: "it is no guest of Linux",
     IMAGE: "its image cannot be warm",
     UEFI: "its image boots by UEFI",
-    CORES: "it has cores or NUMA cells of its own",
+    CORES: "it shows the sockets, NUMA cells or pages of the cores that it asked for",
+    QUEUES: "its network card has a queue for each of its cores for virtual I/O",
     RDMA: "it has an RDMA device",
     SEEDS: "the site has templates of its own for cloud-init",
     guest_saving.NETWORKS: "it has cards on further networks",
-    guest_saving.VIRTIOFS: guest_saving.REASONS[guest_saving.VIRTIOFS],
     guest_saving.PLAN9: guest_saving.REASONS[guest_saving.PLAN9],
     guest_saving.PCI: guest_saving.REASONS[guest_saving.PCI],
     guest_saving.SHARED_MEMORY: guest_saving.REASONS[guest_saving.SHARED_MEMORY],
-    guest_saving.USER_DISK: guest_saving.REASONS[guest_saving.USER_DISK],
+    OWN_IMAGE: "a process of the user's serves its image",
 }
 """What keeps a guest from starting warm, in a clause."""
 

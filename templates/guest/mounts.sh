@@ -53,7 +53,10 @@ attach() { # kind source target options
     until_s=$(($(seconds_up) + VTORQUE_MOUNT_SECONDS))
     until words=$(mount_once "$@" 2>&1); do
         [ "$(seconds_up)" -lt "$until_s" ] || die "$2 on $3 ($1), tried for $VTORQUE_MOUNT_SECONDS s: ${words:-no answer}"
-        sleep 1
+        # a device that is plugged into a guest of a warm start comes within moments
+        pause_s=1
+        [ "$1" != virtiofs ] || pause_s=0.1
+        sleep $pause_s 2>/dev/null || sleep 1
     done
     echo "$3" >>"$mounted"
 }

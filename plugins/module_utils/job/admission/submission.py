@@ -22,7 +22,7 @@ from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
 from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import host_devices, metadata, mixed, osv, vcpu_map
+from . import host_devices, metadata, mixed, numa, osv, vcpu_map
 from .resolve import SITE_DEFAULT, Offers, Resolved, parts_in_the_way, resolve, survival_of
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
@@ -152,12 +152,17 @@ def prepare(
 def _cold_because(resolved: Resolved, policy: Policy, offers: Offers) -> frozenset[str]:
     """Return what keeps its guests from starting warm (`warm_reasons.REASONS`), as far as a front end knows it."""
     in_the_way = parts_in_the_way(resolved.values, resolved.origins, policy, offers)
-    pinned = resolved.values[PINNING]
+    own_cores = numa.is_strict(resolved.values[PINNING], asked=resolved.origins[PINNING] != SITE_DEFAULT)
+    kvm = resolved.values["hypervisor"] == "kvm"
     there = {
         warm_reasons.ASKED: resolved.values["warm"] is not True,
         warm_reasons.KIND: osv.is_osv(resolved),
-        warm_reasons.CORES: bool(pinned) or guest_saving.HUGE_PAGES in in_the_way,
+        warm_reasons.CORES: guest_saving.CELLS in in_the_way
+        or guest_saving.HUGE_PAGES in in_the_way
+        or (own_cores and kvm),
+        warm_reasons.QUEUES: resolved.values["iocm"] is True and kvm,
         warm_reasons.RDMA: resolved.values["vrdma"] is True,
+        warm_reasons.OWN_IMAGE: is_path(resolved.values["img"]),
     }
     return in_the_way & warm_reasons.REASONS.keys() | {name for name, has in there.items() if has}
 

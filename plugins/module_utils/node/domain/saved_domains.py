@@ -41,8 +41,8 @@ class SavedDomains:
                 found[program] = f"{facts.st_ino}.{facts.st_size}.{facts.st_mtime_ns}"
         return found
 
-    def restore_running(self, path: pathlib.Path) -> None:
-        """Have a domain run on from what is read from a file or a FIFO, whose header says which domain it is.
+    def restore_paused(self, path: pathlib.Path) -> None:
+        """Have a domain that stands still of what is read from a file or a FIFO, whose header says which domain it is.
 
         Args:
             path: what is read, once, from its beginning to its end.
@@ -50,10 +50,27 @@ class SavedDomains:
         Raises:
             SiteFault: libvirt refuses the XML.
             NodeFault: libvirt does not answer.
-            VTorqueError: the domain does not run; says why.
+            VTorqueError: the domain does not come; says why.
         """
         with self._asking("the start of a saved domain"):
-            self._connection.restoreFlags(str(path), None, self._libvirt.VIR_DOMAIN_SAVE_RUNNING)
+            self._connection.restoreFlags(str(path), None, self._libvirt.VIR_DOMAIN_SAVE_PAUSED)
+
+    def plug(self, name: str, devices: t.Iterable[str]) -> None:
+        """Plug devices into a domain that is there.
+
+        Args:
+            name: of the domain.
+            devices: XML of each.
+
+        Raises:
+            SiteFault: libvirt refuses the XML.
+            NodeFault: libvirt does not answer.
+            VTorqueError: one cannot be plugged in; says why.
+        """
+        with self._asking(f"the devices of domain {name}"):
+            domain = self._connection.lookupByName(name)
+            for xml in devices:
+                domain.attachDeviceFlags(xml, self._libvirt.VIR_DOMAIN_AFFECT_LIVE)
 
     def save(self, name: str, path: pathlib.Path) -> None:
         """Write all that a paused domain has in memory to a file, and end it.

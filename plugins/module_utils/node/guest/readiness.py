@@ -240,8 +240,10 @@ def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbo
         if watch.address is None:
             watch.step()
     for event in events:
-        facts = domains.facts(event.name) if event.kind in _OVER and event.name in watches else None
-        if facts is None or facts.state != "running":  # else a guest of that name ended before this one began
+        changed = event.kind in _OVER or event.kind == "suspended"
+        facts = domains.facts(event.name) if changed and event.name in watches else None
+        # else a guest of that name ended before this one began, or this one stood still before it ran on, warm
+        if facts is None or facts.state != "running":
             _check_event(event, watches)
 
 

@@ -246,6 +246,30 @@ def _belongs(pid: int, key: str, known: _Known, guests_dir: pathlib.Path) -> boo
     return uid in known.uids and _key_of(process, uid, known, guests_dir) == key
 
 
+def end_servers(guest: pathlib.Path, settings: NodeSettings) -> None:
+    """End what serves a guest whose qemu has gone: a virtiofsd or qemu-nbd that it had not called yet waits for ever.
+
+    Args:
+        guest: its directory.
+        settings: this node's own word.
+
+    Raises:
+        VTorqueError: what runs on this node cannot be seen.
+    """
+    key, known = guest.parent.name, _Known(qemu_user.load_uids(settings), _guests_here(settings))
+    words = tuple(f"{name}:{guest}/".encode() for name in (virtiofsd.NAME, user_disk.NAME))
+    with contextlib.ExitStack() as handles:
+        killed: list[ProcessHandle] = []
+        for pid in [pid for pid, owner in processes(settings) if owner == key]:
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if (PROC / str(pid) / "cmdline").read_bytes().startswith(words):
+                    handle = open_process(pid, functools.partial(_belongs, pid, key, known, settings.guests_dir))
+                    if handle is not None:
+                        killed.append(handles.enter_context(handle))
+                        handle.send(signal.SIGKILL)
+        wait_all(killed, Deadline.after(KILLED_END_S))
+
+
 def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     """End what of a start libvirt does not know: a qemu that outlived libvirt's memory of it, virtiofsd, qemu-nbd.
 

@@ -15,10 +15,10 @@ from . import textfile
 
 
 def write_node(settings: NodeSettings) -> None:
-    """Write how many guests this node has, how many more it can take, and how many records wait here.
+    """Write how many guests this node has, how many more it can take, how many records wait here, and its templates.
 
-    A guest whose memory is on the disk is none of them: the next job gets its place (`slots.take`).  That it cannot be
-    written keeps nobody from anything.
+    Of templates it writes nothing where the site has no warm starts.  A guest whose memory is on the disk is none of
+    them: the next job gets its place (`slots.take`).  That it cannot be written keeps nobody from anything.
 
     Args:
         settings: this node's own word.
@@ -32,6 +32,8 @@ def write_node(settings: NodeSettings) -> None:
             "vtorque_slots_free": max(0, settings.max_guests - running),
             "vtorque_spool_waiting": len(delivery_queue.list_pending(settings.state_dir)),
         }
+        if settings.warm_start:  # one that is being made, or is taken away, has another name (`warm/template.py`)
+            figures["vtorque_warm_templates"] = len(list(settings.warm_dir.glob(f"{'[0-9a-f]' * 32}/record.json")))
         labels = (("node", settings.node_name),)
         samples = [textfile.Sample(name, labels, value) for name, value in figures.items()]
         textfile.write(textfile.NODE, textfile.format_samples(samples), settings)

@@ -48,6 +48,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "vtorque_guests": ("gauge", "Guests on a node."),
     "vtorque_slots_free": ("gauge", "Guests that a node could still take."),
     "vtorque_spool_waiting": ("gauge", "Records of jobs on a node that wait for the front end."),
+    "vtorque_warm_templates": ("gauge", "Templates on a node, from which guests start warm."),
     "vtorque_node_offline": ("gauge", "Whether vTorque has set a node offline, and its cause is not gone."),
     "vtorque_node_degrading": ("gauge", "Whether a source of a node's health reports that it is degrading."),
 }

@@ -3,8 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The domain of a template, and what becomes of its XML for a guest that is made from it.
 
-A guest's domain is the saved one with the guest's own names, paths and network.  Afterwards it must have everything
-that the guest would have after a cold start: what differs is no warm start.
+A guest's domain is the saved one with the guest's own names, paths, cores and network.  What is the guest's alone, its
+shared directories and its user's disk, is plugged in while it stands still.  With that it must have everything that the
+guest would have after a cold start: what differs is no warm start.
+
+A template's memory is ordinary memory, whatever its guests have: qemu restores it into a memfd that is shared with
+virtiofsd as well (tried with qemu 7.2: the blocks of memory have the same name and size).  So there is one template for
+both.  libvirt compares the two where it changes the XML of a saved state, and not where it reads one (ADR 30).
 """
 
 from __future__ import annotations
@@ -25,7 +30,9 @@ NAME = "vtorque-warm"
 MAC = "52:54:00:00:00:02"
 TAP = "vtqwarm"
 _NOWHERE = pathlib.Path("/nonexistent")
-_OF_DOMAIN = ("name", "uuid", "metadata", "vcpu", "cputune", "seclabel")
+_OF_DOMAIN = ("name", "uuid", "metadata", "memoryBacking", "vcpu", "iothreads", "cputune", "seclabel")
+_IN_PORTS = ("disk", "interface", "channel", "rng", "filesystem", "shmem", "hostdev")
+"""Devices each of which takes a port of its own: all that a template may have."""
 _OF_DISK = ("source", "backingStore")
 _OF_CARD = ("mac", "source", "target", "filterref")
 
@@ -111,18 +118,38 @@ def shape_of(spec: DomainSpec) -> DomainSpec:
         cores="",
         vcpu_cores=(),
         other_cores="",
+        io_threads=0,
+        virtiofs=(),
+        data=None,
     )
 
 
-def on_no_network(xml: str) -> str:
+def count_ports(settings: NodeSettings) -> int:
+    """Return how many devices must have a place in a template: each directory that guests share, and a user's disk.
+
+    Args:
+        settings: this node's own.
+    """
+    kinds = [settings.home_via, *(mount.kind for mount in settings.mounts)]
+    return kinds.count("virtiofs") + 1
+
+
+def of_template(xml: str, ports: int) -> str:
     """Return the XML of a domain that is nobody's guest, and whose network card leads nowhere.
 
     Its tap is on no bridge.  It is the same device to the guest, with the same features, as one that is.
 
     Args:
         xml: as guests of jobs have it.
+        ports: into which devices of its guests are plugged, one into each.
     """
     root = parse(xml)
+    devices = root.find("devices")
+    if devices is not None:
+        # libvirt puts the template's own devices into these ports first, and adds none where there are enough
+        own = sum(len(devices.findall(path)) for path in _IN_PORTS)
+        controllers = ["pcie-root", *("pcie-root-port",) * (own + ports)]
+        devices.extend(ET.Element("controller", type="pci", model=model) for model in controllers)
     for element in root.findall("metadata"):
         root.remove(element)
     uuid = root.find("uuid")
@@ -137,8 +164,8 @@ def on_no_network(xml: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def xml_of_clone(saved: str, wanted: str) -> str:
-    """Return the XML of a guest that is made from a template.
+def xml_of_clone(saved: str, wanted: str) -> tuple[str, tuple[str, ...]]:
+    """Return the XML of a guest that is made from a template, and that of each device that is plugged into it.
 
     Args:
         saved: XML of the template, as libvirt saved it.
@@ -148,6 +175,7 @@ def xml_of_clone(saved: str, wanted: str) -> str:
         VTorqueError: the template is of another shape; says in what.
     """
     root, cold = parse(saved), parse(wanted)
+    plugged = _take_plugged(cold)
     for tag in _OF_DOMAIN:
         _adopt(root, cold, tag)
     for saved_os, cold_os in zip(root.findall("os"), cold.findall("os"), strict=False):
@@ -161,7 +189,20 @@ def xml_of_clone(saved: str, wanted: str) -> str:
     unlike = differences(ET.tostring(cold, encoding="unicode"), text)
     if unlike:
         raise VTorqueError("the template", f"is of another shape: {'; '.join(unlike)[:400]}")
-    return text
+    return text, plugged
+
+
+def _take_plugged(cold: ET.Element) -> tuple[str, ...]:
+    """Take what is plugged in out of the XML of a guest: directories by virtiofs, and its user's disk."""
+    devices = cold.find("devices")
+    if devices is None:
+        return ()
+    found = [one for one in devices.findall("filesystem") if one.find("driver[@type='virtiofs']") is not None]
+    # an image of the user's is below their overlay, and is no disk of its own
+    found += [one for one in devices.findall("disk") if one.find("source[@protocol='nbd']") is not None]
+    for one in found:
+        devices.remove(one)
+    return tuple(ET.tostring(one, encoding="unicode") for one in found)
 
 
 def _adopt_devices(root: ET.Element, cold: ET.Element) -> None:
@@ -169,6 +210,7 @@ def _adopt_devices(root: ET.Element, cold: ET.Element) -> None:
         if (other := _disk(cold, _target(disk))) is not None:
             for tag in _OF_DISK:
                 _adopt(disk, other, tag)
+            _adopt_thread(disk, other)
     for card, other in zip(root.findall("devices/interface"), cold.findall("devices/interface"), strict=False):
         card.set("type", other.get("type", ""))
         for tag in _OF_CARD:
@@ -186,6 +228,13 @@ def _adopt(mine: ET.Element, theirs: ET.Element, tag: str) -> None:
         mine.remove(element)
     for number, element in enumerate(theirs.findall(tag)):
         mine.insert(at + number, element)
+
+
+def _adopt_thread(disk: ET.Element, other: ET.Element) -> None:
+    """Which thread of qemu's serves a disk is nothing that its guest sees."""
+    mine, theirs = disk.find("driver"), other.find("driver")
+    if mine is not None and theirs is not None and (thread := theirs.get("iothread")):
+        mine.set("iothread", thread)
 
 
 def _keep_machine(saved: ET.Element, wanted: ET.Element) -> None:

@@ -20,7 +20,7 @@ from ..pool.images import Image
 if t.TYPE_CHECKING:
     from ..domain.connection import Domains
 
-FORM = 1
+FORM = 2
 """Of the facts, and of what a template's directory holds."""
 CPUINFO = pathlib.Path("/proc/cpuinfo")
 _OF_PROCESSOR = re.compile(r"^(vendor_id|model name|stepping|microcode|flags|Features)\s*:\s*(.*)$", re.MULTILINE)

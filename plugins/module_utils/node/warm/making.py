@@ -87,6 +87,7 @@ def key_of(wanted: Wanted, settings: NodeSettings, domains: Domains) -> str:
         SiteFault: the template of the domain's XML is wrong.
     """
     xml = render_xml(wanted.spec, site_dir=settings.template_dir, compiled=settings.compiled_dir)
+    xml = clone_xml.of_template(xml, clone_xml.count_ports(settings))
     return key.key_of(key.facts_of_image(wanted.image), key.facts_of_node(domains), xml)
 
 
@@ -208,7 +209,7 @@ def _placed(wanted: Wanted, settings: NodeSettings, place: pathlib.Path, name: s
 
 def _xml(spec: DomainSpec, settings: NodeSettings) -> str:
     text = render_xml(spec, site_dir=settings.template_dir, compiled=settings.compiled_dir)
-    return clone_xml.on_no_network(text)
+    return clone_xml.of_template(text, clone_xml.count_ports(settings))
 
 
 def _let_others_first(name: str) -> None:

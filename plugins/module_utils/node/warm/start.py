@@ -99,15 +99,19 @@ def start(template: Template, clone: Clone, domains: Domains, deadline: Deadline
     note_use(template)
     with template.memory.open("rb") as stream:
         saved = read_header(stream)
-    header = header_of(xml_of_clone(saved.xml, clone.xml), saved.cookie)
+    xml, devices = xml_of_clone(saved.xml, clone.xml)
+    header = header_of(xml, saved.cookie)
     fifo = clone.directory / FIFO
     with MemoryFeed(fifo, header, template.memory, saved.memory_at, template.record.memory_sha256) as feed:
         try:
-            domains.restore_running(fifo)
+            domains.restore_paused(fifo)
         except VTorqueError as error:
             if feed.why:
                 raise VTorqueError("the template's memory", feed.why) from error
             raise
         feed.check()
+    # its threads are where its XML has them; from here on it runs, with all that a cold start would give it
+    domains.plug(clone.name, devices)
+    domains.pause(clone.name, paused=False)
     channel = agent.Channel(clone.name, clone.agent, template.record.token)
     first_order.give(channel, clone.order(), Deadline.after(deadline.left_s(FIRST_ORDER_S)))

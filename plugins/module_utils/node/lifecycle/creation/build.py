@@ -11,7 +11,7 @@ import pathlib
 import secrets
 import typing as t
 
-from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
+from ....errors import SiteFault, UserFault, VTorqueError
 from ....guest_kinds import kind_of
 from ....slow_libraries import load_library
 from ....state import event_log
@@ -110,13 +110,23 @@ def make(
     if devices:
         _attach_devices(guests, devices, domains.capabilities().qemu_ids, deadline, step)
 
-    def begin(guests: t.Iterable[Guest]) -> None:
-        terms = (part, settings, domains, deadline, step, here, shared, cores, warm)
-        _all_at_once([functools.partial(_start, guest, *terms) for guest in guests])
-
-    begin(guests)
+    start = functools.partial(
+        _start,
+        part=part,
+        settings=settings,
+        domains=domains,
+        deadline=deadline,
+        step=step,
+        here=here,
+        shared=shared,
+        cores=cores,
+        warm=warm,
+    )
+    boot = functools.partial(_boot, start=start, settings=settings, deadline=deadline, shared=shared, serving=serving)
+    _begin(guests, start, boot)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
-    proven = _wait_warm(guests, settings, domains, deadline, warm, begin) or _wait(guests, settings, domains, deadline)
+    wait = functools.partial(_wait, settings=settings, domains=domains)
+    proven = (warm and warm.await_ready(guests, wait, boot, deadline)) or wait(guests, deadline=deadline)
     if whom and any(guest.spec.rank == 0 for guest in guests):
         # its user's login begins beside the word about the job, with which all others are bound (`join.py`)
         step("the rules of the guests' addresses")
@@ -131,6 +141,30 @@ def make(
     wait_for_copy.look_again(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))
+
+
+def _begin(guests: t.Sequence[Guest], start: t.Callable[[Guest], None], boot: t.Callable[..., None]) -> None:
+    """Start guests; those boot that were to be warm and are not."""
+    were_warm = [guest for guest in guests if guest.template is not None]
+    _all_at_once([functools.partial(start, guest) for guest in guests])
+    if failed := [guest for guest in were_warm if guest.template is None]:
+        boot(failed)
+
+
+def _boot(
+    guests: t.Sequence[Guest],
+    start: t.Callable[[Guest], None],
+    settings: NodeSettings,
+    deadline: Deadline,
+    shared: sharing.Plan,
+    serving: t.Callable[[Guest], Serving],
+) -> None:
+    """Boot guests that were to be warm; what served them ended with their qemu."""
+    for guest in guests:
+        _put_overlay(guest, settings, deadline)
+    _share(guests, shared, serving)
+    _serve_disks(guests, serving)
+    _all_at_once([functools.partial(start, guest) for guest in guests])
 
 
 def _take_devices(
@@ -158,7 +192,7 @@ def _attach_devices(
     host_devices.attach([device for guest in guests for device in guest.devices], qemu_ids, deadline)
 
 
-def _wait(guests: list[Guest], settings: NodeSettings, domains: Domains, deadline: Deadline) -> dict[str, str]:
+def _wait(guests: list[Guest], deadline: Deadline, settings: NodeSettings, domains: Domains) -> dict[str, str]:
     """The proven address of each guest, by its name."""
     macs = {guest.guest_file.mac for guest in guests}
     addresses.flush(macs, settings.bridge, deadline)
@@ -180,38 +214,6 @@ def _warm_starts(part: NodePart, settings: NodeSettings, domains: Domains, share
     from .warm_starts import WarmStarts  # 10 ms that only those pay whose site has it
 
     return WarmStarts(part, settings, domains, shared)
-
-
-def _wait_warm(
-    guests: list[Guest],
-    settings: NodeSettings,
-    domains: Domains,
-    deadline: Deadline,
-    warm: WarmStarts | None,
-    begin: t.Callable[[t.Iterable[Guest]], None],
-) -> dict[str, str]:
-    """The same, where guests have started warm; {}: none has, or those that had boot by now.
-
-    Raises:
-        VTorqueError: libvirt was lost, or they cannot boot either.
-    """
-    begun = [guest for guest in guests if guest.template]
-    if not warm or not begun:
-        return {}
-    try:
-        # what boots beside them has its own time
-        proven = _wait(guests, settings, domains, warm.within(deadline) if begun == guests else deadline)
-    except NodeFault:
-        raise
-    except VTorqueError as error:
-        # one of them proves nothing of another, and each of them would cost its wait
-        for guest in begun:
-            warm.give_up(guest, str(error))
-            _put_overlay(guest, settings, deadline)
-        begin(begun)
-        return {}
-    warm.note_ready(begun)
-    return proven
 
 
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[Guest]:
@@ -333,9 +335,7 @@ def _start(
         files.write(directory / "domain.xml", xml)
         step(f"the start of {guest_file.name} by libvirt")
         if warm and guest.template is not None and not warm.start(guest, xml, texts["user-data"], deadline):
-            _put_overlay(guest, settings, deadline)
-            seed.write_iso(texts, directory / "seed.iso")
-            (directory / "console.log").touch(mode=0o600)
+            return  # it boots when what serves it is there again
         try:
             if guest.template is None:
                 domains.create(xml)

@@ -10,19 +10,22 @@ import functools
 import pathlib
 import typing as t
 
-from ....errors import VTorqueError
+from ....errors import NodeFault, VTorqueError
 from ....guest_kinds import kind_of
-from ....guest_saving import NETWORKS, PCI, PLAN9, SHARED_MEMORY, USER_DISK, VIRTIOFS
+from ....guest_saving import NETWORKS, PCI, PLAN9, SHARED_MEMORY
 from ....system.clock import Deadline
 from ....time_budget import WARM_READY_S
-from ....warm_reasons import ASKED, CORES, IMAGE, KIND, RDMA, REASONS, SEEDS, UEFI
+from ....warm_reasons import ASKED, CORES, IMAGE, KIND, OWN_IMAGE, QUEUES, RDMA, REASONS, SEEDS, UEFI
 from ....wire.messages import NodePart
 from ...cache import disk_space
 from ...domain.connection import Domains
+from ...domain.domain_xml import DomainSpec
 from ...guest import first_order
+from ...removal import inventory
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
 from ...storage import shares as sharing
+from ...storage import user_disk
 from ...warm import clone_xml, making, template, wants
 from ...warm import start as warm_start
 from .guest_forms import Guest, domain_of
@@ -57,11 +60,12 @@ class WarmStarts:
         """
         if not self._settings.warm_start:
             return False
-        found = _objections(guest, self._settings, self._shared)
+        domain = domain_of(guest, self._part, self._settings, self._shared, ())
+        found = _objections(guest, domain, self._settings, self._shared)
         if found:
             guest.warm = _no("; ".join(reason for name, reason in REASONS.items() if name in found))
             return False
-        spec = clone_xml.shape_of(domain_of(guest, self._part, self._settings, self._shared, ()))
+        spec = clone_xml.shape_of(domain)
         try:
             key = making.key_of(making.Wanted(spec, guest.image), self._settings, self._domains)
             guest.template = template.find(key, self._settings)
@@ -105,8 +109,48 @@ class WarmStarts:
         guest.warm = "yes"
         return True
 
+    def await_ready(
+        self,
+        guests: list[Guest],
+        wait: t.Callable[[list[Guest], Deadline], dict[str, str]],
+        boot: t.Callable[[list[Guest]], None],
+        deadline: Deadline,
+    ) -> dict[str, str]:
+        """Wait until guests are ready, of which some have started warm.
+
+        Args:
+            guests: of the start.
+            wait: waits, and returns the proven address of each by its name.
+            boot: boots guests that were to be warm.
+            deadline: of the start.
+
+        Returns:
+            The addresses; {}: none has started warm, or those that had boot by now.
+
+        Raises:
+            VTorqueError: libvirt was lost, or they cannot boot either.
+        """
+        begun = [guest for guest in guests if guest.template is not None]
+        if not begun:
+            return {}
+        try:
+            # what boots beside them has its own time
+            proven = wait(guests, self.within(deadline) if begun == guests else deadline)
+        except NodeFault:
+            raise
+        except VTorqueError as error:
+            # one of them proves nothing of another, and each of them would cost its wait
+            for guest in begun:
+                self.give_up(guest, str(error))
+            boot(begun)
+            return {}
+        for guest in begun:
+            if guest.template is not None:
+                template.note_success(guest.template)  # what was made from it speaks for it
+        return proven
+
     def give_up(self, guest: Guest, why: str) -> None:
-        """End a guest that was to be warm: it boots cold.
+        """End a guest that was to be warm, and what serves it: it boots cold, and is served anew.
 
         Args:
             guest: it.
@@ -117,7 +161,10 @@ class WarmStarts:
         """
         self._blame(guest, why)
         self._domains.destroy(guest.guest_file.name)
-        for path in (guest.directory / "console.log", self._settings.agent_socket(guest.guest_file.slot)):
+        inventory.end_servers(guest.directory, self._settings)
+        servers = [*(tag for tag, _socket in guest.virtiofs), user_disk.DATA]
+        names = ("console.log", *(f"{server}.{kind}" for server in servers for kind in ("sock", "log")))
+        for path in (*(guest.directory / name for name in names), self._settings.agent_socket(guest.guest_file.slot)):
             path.unlink(missing_ok=True)
 
     def _blame(self, guest: Guest, why: str) -> None:
@@ -147,24 +194,13 @@ class WarmStarts:
         """
         return Deadline.after(min(WARM_READY_S, deadline.left_s() / 3))
 
-    @staticmethod
-    def note_ready(guests: t.Iterable[Guest]) -> None:
-        """Guests are ready: what was made from a template speaks for it.
-
-        Args:
-            guests: of the start.
-        """
-        for guest in guests:
-            if guest.template is not None:
-                template.note_success(guest.template)
-
 
 def _no(why: str) -> str:
     text = "".join(character if character.isprintable() else " " for character in why)
     return f"no, because {text[:300]}"
 
 
-def _objections(guest: Guest, settings: NodeSettings, shared: sharing.Plan) -> set[str]:
+def _objections(guest: Guest, domain: DomainSpec, settings: NodeSettings, shared: sharing.Plan) -> set[str]:
     spec, kinds = guest.spec, {share.kind for share in shared.shares}
     own = settings.template_dir and settings.template_dir / "cloud-init"
     shape = guest.shape
@@ -173,14 +209,14 @@ def _objections(guest: Guest, settings: NodeSettings, shared: sharing.Plan) -> s
         KIND: not kind_of(spec.distro).linux,
         IMAGE: not guest.image.record.get("warm") and not spec.own_image,
         UEFI: guest.image.boot.mode == "uefi",
-        CORES: shape is not None and bool(shape.cells or shape.dedicated or shape.page_kib),
+        CORES: shape is not None and bool(shape.cells or domain.dedicated or domain.huge),
+        QUEUES: domain.queues > 0,
         SEEDS: own is not None and any((own / name).exists() for name in OWN_SEEDS),
-        VIRTIOFS: "virtiofs" in kinds,
         PLAN9: "9p" in kinds,
         PCI: bool(spec.pci),
         RDMA: bool(spec.rdma),
         NETWORKS: bool(spec.networks),
         SHARED_MEMORY: spec.shared_mib > 0,
-        USER_DISK: bool(spec.data_disk) or spec.own_image,
+        OWN_IMAGE: spec.own_image,
     }
     return {name for name, has in there.items() if has}

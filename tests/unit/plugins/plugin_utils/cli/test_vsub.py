@@ -707,14 +707,20 @@ def test_checkpoint_that_is_asked_for_is_refused_with_the_reasons(site: Site, wo
 @pytest.mark.parametrize(
     ("settings", "words", "expected"),
     [
-        ({"vcpu_pinning_default": False}, (), "its guests start warm where their node has a template"),
-        ({}, ("-vm", "vcpu_pinning=false,warm=false"), "its guests boot: the job asked for a cold start (warm=false)"),
-        ({}, (), "its guests boot: it has cores or NUMA cells of its own"),
+        ({}, (), "its guests start warm where their node has a template"),
+        ({"home_via": "virtiofs"}, (), "its guests start warm where their node has a template"),
+        ({}, ("-vm", "warm=false"), "its guests boot: the job asked for a cold start (warm=false)"),
         (
-            {"home_via": "virtiofs", "vcpu_pinning_default": False},
-            (),
-            "its guests boot: it mounts a directory of its node by virtiofs",
+            {"home_via": "virtiofs"},
+            ("-vm", "vcpu_pinning=true"),
+            "its guests boot: it shows the sockets, NUMA cells or pages of the cores that it asked for",
         ),
+        (
+            {"allow_emulation": True},
+            ("-vm", "vcpu_pinning=true,numa=off,hypervisor=qemu"),
+            "its guests start warm where their node has a template",
+        ),
+        ({"mounts": ["/data /data 9p"]}, (), "its guests boot: it mounts a directory of its node by 9p"),
     ],
 )
 def test_dry_run_says_why_guests_would_boot(

@@ -121,6 +121,15 @@ def test_virtiofsd_that_outlives_its_guest_is_ended(sharer: Node) -> None:
     assert sharer.processes() == []
 
 
+def test_servers_of_one_guest_end_before_it_boots_instead_and_no_other_guest_s(sharer: Node) -> None:
+    sharer.start()
+    pid = sharer.process()
+    inventory.end_servers(sharer.guest.with_name(f"{sharer.guest.name}0"), sharer.settings)
+    assert sharer.processes() == [pid]
+    inventory.end_servers(sharer.guest, sharer.settings)
+    assert sharer.processes() == []
+
+
 def test_directory_that_the_user_cannot_open_is_the_sites_fault(sharer: Node) -> None:
     os.chown(sharer.home, 0, 0)
     with pytest.raises(SiteFault, match="alice cannot open it: Permission denied"):

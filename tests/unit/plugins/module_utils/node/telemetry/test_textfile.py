@@ -145,6 +145,18 @@ def test_figures_of_the_node_count_guests_slots_and_waiting_records(site: NodeSe
     assert "vtorque_health.prom" not in names(site)
 
 
+def test_figures_of_the_node_count_its_templates_where_the_site_has_warm_starts(site: NodeSettings) -> None:
+    for name in ("0" * 32, "f" * 32, "making.x", "gone.x", "wanted", "failed"):
+        (site.warm_dir / name).mkdir(parents=True)
+        (site.warm_dir / name / "record.json").touch()
+    (site.warm_dir / ("1" * 32)).mkdir()
+    labels = frozenset({("node", "cn1")})
+    for warm, expected in ((True, {labels: 2}), (False, None)):
+        node_figures.write_node(dataclasses.replace(site, warm_start=warm))
+        found = check_metrics((site.metrics_dir / "vtorque_node.prom").read_text())
+        assert found.get("vtorque_warm_templates") == expected
+
+
 def test_guest_on_the_disk_leaves_its_place_to_the_next(site: NodeSettings) -> None:
     """As `slots.take` gives it away: one who looks for room must find it."""
     site.slots_dir.mkdir(parents=True)

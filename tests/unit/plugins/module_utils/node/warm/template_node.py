@@ -83,7 +83,7 @@ class WarmConnection(Connection):
     def versions(self) -> dict[str, str]:
         return {"libvirt": "9000000", "qemu": t.cast("WarmHypervisor", self.hypervisor).qemu}
 
-    def restore_running(self, path: pathlib.Path) -> None:
+    def restore_paused(self, path: pathlib.Path) -> None:
         hypervisor = t.cast("WarmHypervisor", self.hypervisor)
         with path.open("rb") as stream:
             header = header_module.read_header(stream)
@@ -95,11 +95,27 @@ class WarmConnection(Connection):
         channel = root.find("devices/channel/source")
         assert channel is not None
         hypervisor.guest = GuestOfTemplate(pathlib.Path(channel.get("path", "")), hypervisor.obeys, hypervisor.token)
-        hypervisor.guest.start()
+        (hypervisor.place / f"{facts.name}.still").touch()
         new = hypervisor.place / f".{facts.name}"
         new.write_text(header.xml)
         new.rename(hypervisor.place / f"{facts.name}.xml")
         hypervisor.restored.append(facts.name)
+
+    def plug(self, name: str, devices: t.Iterable[str]) -> None:
+        hypervisor = t.cast("WarmHypervisor", self.hypervisor)
+        assert hypervisor.running[name].state == "paused", "what is plugged in is there before the guest runs"
+        for xml in devices:
+            if hypervisor.refuses_devices:
+                raise VTorqueError(f"the devices of domain {name}", "No more available PCI slots")
+            hypervisor.plugged.append(xml)
+
+    def pause(self, name: str, *, paused: bool) -> bool:
+        changed = super().pause(name, paused=paused)
+        if not paused:
+            guest = t.cast("WarmHypervisor", self.hypervisor).guest
+            assert guest is not None
+            guest.start()
+        return changed
 
 
 class WarmHypervisor(Hypervisor):
@@ -114,6 +130,8 @@ class WarmHypervisor(Hypervisor):
     def __init__(self, place: pathlib.Path) -> None:
         super().__init__(place)
         self.restored: list[str] = []
+        self.plugged: list[str] = []
+        self.refuses_devices = False
 
     def connect(self, _uri: str, **_how: object) -> Connection:
         return WarmConnection(self)
@@ -175,7 +193,7 @@ class TemplateNode:
 
     def _memory(self, shape: t.Any) -> bytes:
         """As libvirt would have saved a guest of this shape: its XML, and memory that is not short."""
-        xml = clone_xml.on_no_network(render_xml(shape, site_dir=None))
+        xml = clone_xml.of_template(render_xml(shape, site_dir=None), clone_xml.count_ports(self.node.settings))
         xml = xml.replace('machine="q35"', 'machine="pc-q35-7.2"')
         self.hypervisor.memory = b"QEVM" + bytes(range(256)) * 12_000
         return header_module.header_of(xml, b"<cookie/>\0") + self.hypervisor.memory

@@ -12,6 +12,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import (
     DomainSpec,
     differences,
@@ -19,6 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
     read_facts,
     render_xml,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm import clone_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.save_header import read_header
 
@@ -46,7 +48,7 @@ def template() -> str:
 
 
 def test_clone_has_all_that_its_guest_would_have_cold_and_nothing_of_the_template(template: str) -> None:
-    text = clone_xml.xml_of_clone(template, xml_of())
+    text, _plugged = clone_xml.xml_of_clone(template, xml_of())
     assert differences(xml_of().replace("'q35'", "'pc-q35-7.2'"), text) == ()
     assert "making." not in text
     assert clone_xml.NAME not in text
@@ -58,7 +60,7 @@ def test_clone_has_all_that_its_guest_would_have_cold_and_nothing_of_the_templat
 
 
 def test_clone_keeps_the_places_of_the_template_s_devices(template: str) -> None:
-    text = clone_xml.xml_of_clone(template, xml_of())
+    text, _plugged = clone_xml.xml_of_clone(template, xml_of())
     for path in ("interface", "rng", "disk/[target]"):
         name = path.partition("/")[0]
         before, after = parse(template).findall(f"devices/{name}"), parse(text).findall(f"devices/{name}")
@@ -69,7 +71,7 @@ def test_clone_keeps_the_places_of_the_template_s_devices(template: str) -> None
 
 
 def test_clone_has_its_own_cores_where_the_node_says_so(template: str) -> None:
-    text = clone_xml.xml_of_clone(template, xml_of(cores="2-3", other_cores="3"))
+    text, _plugged = clone_xml.xml_of_clone(template, xml_of(cores="2-3", other_cores="3"))
     root = parse(text)
     assert root.find("vcpu").get("cpuset") == "2-3"  # type: ignore[union-attr]
     assert root.find("cputune/emulatorpin").get("cpuset") == "3"  # type: ignore[union-attr]
@@ -80,8 +82,8 @@ def test_clone_has_its_own_cores_where_the_node_says_so(template: str) -> None:
     [
         {"vcpus": 2, "ram_mib": 192, "hypervisor": "kvm"},
         {"ram_mib": 256},
-        {"virtiofs": (("vtorque0", pathlib.Path("/run/x.sock")),)},
-        {"data": pathlib.Path("/run/data.sock")},
+        {"plan9": (("vtorque0", "/srv/data"),)},
+        {"queues": 4},
         {"cmdline": "console=ttyS0 debug"},
     ],
 )
@@ -90,8 +92,47 @@ def test_guest_of_another_shape_is_no_clone(template: str, changes: dict[str, t.
         clone_xml.xml_of_clone(template, xml_of(**changes))
 
 
+def test_clone_has_the_threads_of_disks_and_each_vcpu_where_its_node_says(template: str) -> None:
+    cores = {"cores": "1-3", "vcpu_cores": ("2",), "other_cores": "1,3", "io_threads": 1}
+    text, plugged = clone_xml.xml_of_clone(template, xml_of(**cores))
+    root = parse(text)
+    assert plugged == ()
+    assert root.findtext("iothreads") == "1"
+    assert root.find("devices/disk/driver").get("iothread") == "1"  # type: ignore[union-attr]
+    pins = {element.tag: element.get("cpuset") for element in root.findall("cputune/*")}
+    assert pins == {"vcpupin": "2", "emulatorpin": "1,3", "iothreadpin": "1,3"}
+
+
+def test_directories_and_the_user_s_disk_are_plugged_in_and_their_memory_is_shared(template: str) -> None:
+    """The template knows nothing of either: its memory is ordinary."""
+    shares = (("vtorque0", PLACE / "vtorque0.sock"), ("vtorque1", PLACE / "vtorque1.sock"))
+    assert "memoryBacking" not in template
+    text, plugged = clone_xml.xml_of_clone(template, xml_of(virtiofs=shares, data=PLACE / "data.sock"))
+    root = parse(text)
+    assert root.find("memoryBacking/access").get("mode") == "shared"  # type: ignore[union-attr]
+    assert root.find("memoryBacking/source").get("type") == "memfd"  # type: ignore[union-attr]
+    assert root.findall("devices/filesystem") == []
+    found = [parse(one) for one in plugged]
+    sockets = [one.find("source").get("socket") for one in found[:2]]  # type: ignore[union-attr]
+    assert sockets == [str(place) for _tag, place in shares]
+    assert found[2].find("source/host").get("socket") == str(PLACE / "data.sock")  # type: ignore[union-attr]
+    assert found[2].find("target").get("dev") == "vdc"  # type: ignore[union-attr]
+
+
+def test_template_has_a_free_port_for_each_device_that_its_guests_may_have() -> None:
+    settings = NodeSettings(node_name="cn1", node_number=1)
+    mounts = (Mount("virtiofs", "/srv/a", "/a", ""), Mount("nfs", "fs:/b", "/b", ""))
+    shared = dataclasses.replace(settings, home_via="virtiofs", mounts=mounts)
+    bare = dataclasses.replace(settings, home_via="nfs", mounts=())
+    assert (clone_xml.count_ports(shared), clone_xml.count_ports(bare)) == (3, 1)
+    root = parse(clone_xml.of_template(xml_of(), 3))
+    ports = root.findall("devices/controller[@model='pcie-root-port']")
+    devices = [one for tag in ("disk", "interface", "channel", "rng") for one in root.findall(f"devices/{tag}")]
+    assert len(ports) == len(devices) + 3
+
+
 def test_template_is_nobodys_and_on_no_network() -> None:
-    text = clone_xml.on_no_network(render_xml(clone_xml.shape_of(SPEC), site_dir=None))
+    text = clone_xml.of_template(render_xml(clone_xml.shape_of(SPEC), site_dir=None), 2)
     root = parse(text)
     assert root.find("metadata") is None
     assert read_facts(text, "running", False).mark is None

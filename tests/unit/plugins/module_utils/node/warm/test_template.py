@@ -84,7 +84,7 @@ def test_template_that_is_spoilt_is_not_used_and_goes(settings: NodeSettings, sp
         made.memory.unlink()
     else:
         file.unlink()
-        changes = {"another key": (key_of(1), key_of(2)), "another form": ('"form": 1', '"form": 9')}
+        changes = {"another key": (key_of(1), key_of(2)), "another form": (f'"form": {key.FORM}', '"form": 9')}
         if spoil in changes:
             file.write_text(text.replace(*changes[spoil]))
         elif spoil == "no JSON":

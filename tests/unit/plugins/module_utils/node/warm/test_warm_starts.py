@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pathlib
 import struct
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import GuestFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm import template
 
 from ..conftest import JOB, Node
@@ -86,6 +90,48 @@ def test_guest_that_is_none_of_the_template_s_boots(warm: TemplateNode, changes:
     (facts,) = warm.node.present(asked)
     assert why in facts.warm
     assert runs(warm)
+
+
+class Servers:
+    """Stands in for `virtiofsd.start`: who serves which guest."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.started: list[str] = []
+        self.ended: list[str] = []
+        patch.setattr(virtiofsd, "start", self.start)
+        patch.setattr(inventory, "end_servers", lambda guest, _settings: self.ended.append(guest.name))
+
+    def start(self, tag: str, directory: str, serving: t.Any) -> pathlib.Path:
+        for kind in ("sock", "log"):  # as it refuses to take another's place
+            os.close(os.open(serving.guest / f"{tag}.{kind}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        self.started.append(f"{tag} {directory}")
+        return t.cast("pathlib.Path", serving.guest / f"{tag}.sock")
+
+
+def test_home_is_plugged_into_a_guest_before_it_runs(warm: TemplateNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    warm.node.settings = dataclasses.replace(warm.node.settings, home_via="virtiofs")
+    servers = Servers(monkeypatch)
+    warm.make_template()
+    assert warm.present() == "yes"
+    assert servers.started == ["vtorque0 /home/alice"]
+    socket = warm.node.settings.start_dir(JOB, 1) / GUEST / "vtorque0.sock"
+    (device,) = warm.hypervisor.plugged  # the stand-in refuses one for a guest that runs
+    assert f'socket="{socket}"' in device
+    assert "<access mode=" in (warm.hypervisor.place / f"{GUEST}.xml").read_text()
+
+
+@pytest.mark.parametrize("how", ["device that is refused", "guest that refuses"])
+def test_guest_that_boots_instead_is_served_anew(warm: TemplateNode, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    warm.node.settings = dataclasses.replace(warm.node.settings, home_via="virtiofs")
+    servers = Servers(monkeypatch)
+    warm.make_template()
+    warm.hypervisor.refuses_devices = how == "device that is refused"
+    warm.hypervisor.obeys = how != "guest that refuses"
+    assert warm.present().startswith("no, because ")
+    assert runs(warm)
+    assert servers.started == ["vtorque0 /home/alice"] * 2
+    assert servers.ended == [GUEST]
+    assert "<driver type='virtiofs'" in (warm.hypervisor.place / f"{GUEST}.xml").read_text()
 
 
 def spoil(warm: TemplateNode, made: template.Template, how: str) -> None:
