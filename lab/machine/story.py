@@ -149,11 +149,15 @@ class Story:
         """Raise the lab in the machine, with two cards to hand on."""
         python = str(cluster.CHECKOUT / "build/runtime/bin/python")
         self.call([python, "-m", "lab", "up", "--nodes", f"fe,{NODE}", "--pool", str(pool.absolute())])
-        facts = json.loads(self.call(["cat", str(DEFAULT / "lab.json")]))
-        self._inits = {name: init["pid"] for name, init in facts["inits"].items()}
+        self.find_nodes()
         cards = f"sed -i /^pci_classes:/d {patience.CONFIG}; printf 'pci_classes:\\n  - nic {' '.join(CARDS)}\\n'"
         for node, line in (("fe", patience.front_end()), (NODE, patience.node())):
             self.on(node, f"{cards} >>{patience.CONFIG} && {line}")
+
+    def find_nodes(self) -> None:
+        """Learn of the nodes of a lab that is up in the machine."""
+        facts = json.loads(self.call(["cat", str(DEFAULT / "lab.json")]))
+        self._inits = {name: init["pid"] for name, init in facts["inits"].items()}
 
     def run(self, programs: pathlib.Path) -> None:
         """Show the node, run the job, and show what its guests say and what its record has."""

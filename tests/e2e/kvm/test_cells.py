@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from .conftest import MachineSite
+
+pytestmark = pytest.mark.full
 
 JOB = """#!/bin/sh
 for cell in /sys/devices/system/node/node[0-9]*; do
@@ -34,8 +38,7 @@ def test_guest_on_two_cells_has_the_memory_of_each_and_knows_that_its_cores_are_
         "-l", "nodes=cn1:ppn=4", "-vm",
         "img=tiny,hypervisor=kvm,vcpus=3,ram=384M,vcpu_pinning=true,hugepages=2M", script,
     )  # fmt: skip
-    begun = "test -e /home/alice/seen || ls /home/alice/cells.sh.e*"  # or it has ended, and its error file says why
-    site.wait_for("the job to be at work", lambda: site.on("fe", "/bin/sh", "-c", begun).returncode == 0)
+    site.await_file(job_id, "/home/alice/seen")
     qemu = site.machine("/bin/sh", "-c", QEMU)
     site.root("fe", "touch /home/alice/done")
     ended = site.end(job_id)

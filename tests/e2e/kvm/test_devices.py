@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
+
+from lab.machine import machine, story
+from lab.state import State
 
 from ..trouble import revive
 from .conftest import CARD, MachineSite, handed_on
@@ -19,6 +23,27 @@ KVM = "img=tiny,hypervisor=kvm,ram=256M"
 JOB = """#!/bin/sh
 for device in /sys/bus/pci/devices/*; do echo $(cat $device/vendor $device/device); done
 """
+TURNS = 20
+TURN = f"""
+import pathlib
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import api, host_devices
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, pci
+settings = NodeSettings("cn1", 1, pci_classes=(pci.read_line("nic {CARD}"),))
+guest = messages.GuestSpec(
+    rank=0, index=0, image="tiny", distro="debian", arch="x86_64", vcpus=1, ram_mib=64, hypervisor="kvm",
+    fs_type="sharedfs", host_key=None, authorized_key=None, pci=(messages.DeviceWish("nic", 1),),
+)
+driver = pathlib.Path("/sys/bus/pci/devices/{CARD}/driver")
+for turn in range({TURNS}):
+    start = str(900 + turn) + ".fe.1"
+    taken = host_devices.take(api.Taking(start, (guest,), settings, (), (), Deadline.after(300)))
+    host_devices.attach(taken[0], (0, 0), Deadline.after(300))
+    there = driver.resolve().name
+    print(there, *host_devices.give_back(settings, start), driver.resolve().name)
+"""
+"""Starts without a guest, by the functions that a start calls; with guests the tests below do the same."""
 DRIVER = "basename $(readlink /sys/bus/pci/devices/{}/driver)"
 
 
@@ -75,11 +100,28 @@ def test_device_of_a_killed_guest_is_the_nodes_again(devices: MachineSite) -> No
     """Kill -9 of qemu and of libvirtd: the end of the job gives the card back."""
     script = devices.write("/home/alice/devices.sh", f"{JOB}touch here\nsleep 3600\n")
     job_id = devices.submit("-l", "nodes=1:ppn=2", "-vm", f"{KVM},pci={CARD}", script)
-    begun = "test -e /home/alice/here || ls /home/alice/devices.sh.e*"
-    devices.wait_for("the job to be at work", lambda: devices.on("fe", "/bin/sh", "-c", begun).returncode == 0)
+    devices.await_file(job_id, "/home/alice/here")
     assert driver(devices, CARD) == "vfio-pci"
     devices.root("cn1", "kill -9 $(cat /run/libvirtd.pid) $(pidof qemu-system-x86_64)")
     devices.root("cn1", revive("libvirt"))
     devices.end(job_id)
     devices.wait_for("the card to be back", lambda: driver(devices, CARD) == "e1000e")
     assert devices.root("cn1", "ls /var/lib/vtorque/devices/leases").split() == []
+
+
+def test_device_goes_to_one_start_after_the_other_and_comes_back_each_time(devices: MachineSite) -> None:
+    out = devices.on("cn1", "/opt/vtorque/venv/bin/python", "-I", "-c", TURN)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.splitlines() == [f"vfio-pci device {CARD} e1000e"] * TURNS
+    assert devices.root("cn1", "ls /var/lib/vtorque/devices/leases").split() == []
+
+
+def test_two_guests_of_a_job_have_a_cell_huge_pages_and_a_card_each(site: MachineSite, tmp_path: pathlib.Path) -> None:
+    """As `make demo STORY=devices` has it, which sees to what it prints."""
+    lines: list[str] = []
+    told = story.Story(machine.state_of(State()), lines.append)
+    told.find_nodes()
+    story.copy_programs(tmp_path / "programs")
+    with handed_on(site, f"nic {' '.join(story.CARDS)}"):
+        told.run(tmp_path / "programs")
+    assert sum(story.CARD_ID in line for line in lines) == 2, lines

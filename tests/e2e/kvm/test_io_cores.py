@@ -8,20 +8,27 @@ from __future__ import annotations
 import json
 import typing as t
 
+import pytest
+
 from .conftest import MachineSite
 from .test_kvm import THREADS, places, threads
 
+pytestmark = pytest.mark.full
 JOB = """#!/bin/sh
+dd if=/dev/urandom of=/dev/vda bs=1M count=32 2>/dev/null
 while [ ! -e calm ]; do
-    dd if=/dev/zero of=/tmp/load bs=1M count=16 2>/dev/null &
-    dd if=/dev/zero of=load bs=1M count=16 conv=fsync 2>/dev/null
+    for reader in 1 2 3; do dd if=/dev/vda of=/dev/null bs=1M count=32 iflag=direct 2>/dev/null & done
+    dd if=/dev/zero of=load bs=1M count=8 conv=fsync 2>/dev/null
     wait
 done
 touch rested
 while [ ! -e go ]; do sleep 1; done
 exit 37
 """
-"""Its disk has an I/O thread, and its home a virtiofsd."""
+"""Its disk has an I/O thread, and its home a virtiofsd.  Large reads past its cache cost it little, and them much."""
+HOOK = "/etc/vtorque/guest-hooks/prologue"
+OPEN_DISK = f"install -m 755 -D /dev/stdin {HOOK} <<'END'\n#!/bin/sh\nchmod 666 /dev/vda\nEND"
+"""There is nothing on the disk of this guest."""
 CHANGES = "cat /var/lib/vtorque/records/*/io-cores.json 2>/dev/null || true"
 LOOK = f"""
 pid=$(pidof qemu-system-x86_64)
@@ -43,10 +50,11 @@ def where(site: MachineSite) -> dict[str, set[str]]:
 
 def test_virtual_io_gets_a_core_more_under_load_and_gives_it_back(site: MachineSite) -> None:
     """The machine has four processors: one is the host's, one the vCPU's, and two may be for virtual I/O."""
+    site.root("cn1", OPEN_DISK)
     script = site.write("/home/alice/io.sh", JOB)
     wish = "img=tiny,hypervisor=kvm,vcpus=1,ram=256M,vcpu_pinning=true,iocm=true,iocm_max_cores=2"
     job_id = site.submit("-l", "nodes=cn1:ppn=4", "-vm", wish, script)
-    site.wait_for("two cores in use", lambda: changes(site)["most_used"] == 2)
+    site.wait_for("two cores in use", lambda: changes(site)["most_used"] == 2, seen=lambda: [str(changes(site))])
     busy = where(site)
     own, io = busy.pop(VCPU), changes(site)["cores"]
     assert {cores for some in busy.values() for cores in some} == {io}, busy
@@ -69,3 +77,4 @@ def test_virtual_io_gets_a_core_more_under_load_and_gives_it_back(site: MachineS
     assert {cores for some in dead.values() for cores in some} == one, dead
     site.root("fe", "touch /home/alice/go")
     assert site.end(job_id).exit_status == 37
+    site.root("cn1", f"rm {HOOK}")
