@@ -158,6 +158,7 @@ class ActionModule(JobAction):
                 save_answer(place, layout.StepFile.USED, node, answers[node].used)
                 save_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
                 save_answer(place, layout.StepFile.SERIES, node, answers[node].series)
+                save_answer(place, layout.StepFile.MOVES, node, answers[node].moves)
 
         for call in calls:
             call.ask(json.dumps(form.to_dict(parts[call.node]), ensure_ascii=True).encode("ascii"))

@@ -27,6 +27,7 @@ RECORD, LOG = "record.json", "vtorque.log"
 USED, ALONE, SUPERIOR = "used.json", "alone.json", "superior.json"
 """There, too, on each node: what its guests used, whether the job had it for itself, and who led the start."""
 IO_CORES = "io-cores.json"
+MOVED = "moved.json"
 """There, too, on each node: how many cores virtual I/O used, and since when (`node/io_cores/changes.py`)."""
 SAMPLES, SERIES = "samples.jsonl", "series.json"
 """There, too: what each node measured of its guests, and where the job was led what all nodes handed over of that."""
@@ -57,6 +58,7 @@ class StepFile(enum.StrEnum):
     USED = "used"
     SERIES = "series"
     CONSOLES = "consoles"
+    MOVES = "moves"
     ERROR = "error"
 
     def of(self, name: str) -> str:

@@ -19,6 +19,7 @@ from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.records import console_files, job_record, location
 from ....module_utils.job.records import html_report as report
 from ....module_utils.job.records.job_record import GUEST_HEADINGS, JobRecord, NoRecord
+from ....module_utils.job.records.moves import describe_move, read_moves
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import event_log, layout
 from ....module_utils.text import format_bytes_short
@@ -170,6 +171,7 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         print(f"  -vm {','.join(f'{key}={value}' for key, value in record.request.items())}")
     _print_indented([f"bare hosts: {', '.join(record.bare)}"] if record.bare else [])
     _print_indented([f"{event}: {clause}" for event, clause in record.survival.items()])
+    _print_indented([f"{one.guest} moved {describe_move(one)}" for one in read_moves(record.raw)])
     if record.guests:
         _show_guests(record.guests)
     if record.phases:
