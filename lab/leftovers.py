@@ -33,7 +33,7 @@ MAY_STAY = re.compile(
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
             # copies of images, what the roles have noted, what nodes have
-            r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|health|images|slots|sweep|warm)|suspects\.json|swept"
+            r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|evacuation|health|images|slots|sweep|warm)|suspects\.json|swept"
             r"|refused|network_rules|(policy|qemu_user|virtiofsd)\.json)",
             r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|(kernel|health)\.json)",
             # templates of warm starts, which belong to no job
@@ -43,7 +43,7 @@ MAY_STAY = re.compile(
             f"/run/vtorque/(tombstones|locks)/{START}",
             # record, log and console outlive the job; so does the mark of a record that the front end has not got
             f"/var/lib/vtorque/records/{START}",
-            f"/var/lib/vtorque/records/{START}/(record|alone|superior|used|series|io-cores)\\.json",
+            f"/var/lib/vtorque/records/{START}/(record|alone|superior|used|series|io-cores|moved)\\.json",
             f"/var/lib/vtorque/records/{START}/samples\\.jsonl",
             f"/var/lib/vtorque/records/{START}/(vtorque|[^/]+\\.console)\\.log",
             f"/var/lib/vtorque/spool/{START}",

@@ -170,6 +170,7 @@ class ActionModule(JobAction):
                 save_answer(place, layout.StepFile.USED, node, answers[node].used)
                 save_answer(place, layout.StepFile.CONSOLES, node, answers[node].consoles)
                 save_answer(place, layout.StepFile.SERIES, node, answers[node].series)
+                save_answer(place, layout.StepFile.MOVES, node, answers[node].moves)
 
         def booted() -> list[str]:
             # a host that stays bare has booted no image

@@ -42,8 +42,21 @@ REASONS_OF_JOBS: dict[str, str] = {
     BATCH: "it was not tried with this batch system",
 }
 """What a job may have that it cannot begin again from saved guests, or on another node, and that in a clause."""
-NO_MOVES = "this version moves no guests"
-"""Why it cannot be had by any job; the first reason of all."""
+SEVERAL, CHECKPOINTS, PINNED, NO_SPARES = "several", "checkpoints", "pinned", "no spares"
+REASONS_OF_MOVES: dict[str, str] = {
+    NO_SPARES: "this site has no spare nodes (spare_nodes)",
+    BATCH: REASONS_OF_JOBS[BATCH],
+    SEVERAL: "its nodes have several guests of it",
+    CHECKPOINTS: "it has checkpoints, which need its guests on its own nodes",
+    BARE_HOSTS: "some of its hosts stay bare, and trust the addresses of its nodes alone",
+    PINNED: "cores of its node were chosen for it",
+    **{name: reason for name, reason in REASONS.items() if name not in (HUGE_PAGES, CELLS)},
+    HUGE_PAGES: "its memory is of huge pages of its node",
+    CELLS: "its memory is bound to NUMA cells of its node",
+    UEFI: REASONS_OF_JOBS[UEFI],
+    OSV: "nobody has tried to move OSv",
+}
+"""What a job may have that its guests cannot go on, on another node, and that in a clause."""
 
 
 def _clause() -> t.Any:
@@ -57,7 +70,7 @@ class Survival:
     Attributes:
         suspended: what becomes of them while the batch system has suspended the job.
         checkpoint: `no, because ...`: whether the job can begin again from a saved state.
-        moved: `no, because ...`: whether they can go on, on another node.
+        moved: `no, because ...`: whether they can go on, on another node, without an end of the job.
     """
 
     suspended: str = _clause()
@@ -72,12 +85,12 @@ def judge_survival(mode: str, found: t.Collection[str]) -> Survival:
         mode: the site's `suspend_guests`.
         found: what the job has, names of `REASONS_OF_JOBS` among others.
     """
-    reasons = objections_to_checkpoint(found)
+    reasons, against_moves = objections_to_checkpoint(found), objections_to_move(found)
     no = "no, because "
     return Survival(
         describe_suspension(mode, found),
         no + "; ".join(reasons) if reasons else "yes, with checkpoint=on or checkpoint_every=",
-        no + "; ".join((NO_MOVES, *reasons)),
+        no + "; ".join(against_moves) if against_moves else "yes, to a spare node by an administrator",
     )
 
 
@@ -88,6 +101,15 @@ def objections_to_checkpoint(found: t.Collection[str]) -> tuple[str, ...]:
         found: what it has, names of `REASONS_OF_JOBS` among others.
     """
     return tuple(reason for name, reason in REASONS_OF_JOBS.items() if name in found)
+
+
+def objections_to_move(found: t.Collection[str]) -> tuple[str, ...]:
+    """Return what of a job keeps its guests on their node while they run; () where nothing does.
+
+    Args:
+        found: what it has, names of `REASONS_OF_MOVES` among others.
+    """
+    return tuple(reason for name, reason in REASONS_OF_MOVES.items() if name in found)
 
 
 def objections_to_saving(found: t.Collection[str]) -> tuple[str, ...]:

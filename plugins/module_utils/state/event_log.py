@@ -44,6 +44,7 @@ COMPONENTS: t.Mapping[str, str] = {
     "cache": "copies of images on a node",
     "record": "the way of records to the front end",
     "suspension": "jobs that are suspended and resumed",
+    "move": "guests that go to another node",
     "metrics": "samples of what guests use",
     "sweep": "removal of what belongs to no living start",
     "health": "nodes that are degrading, and are well again",

@@ -23,6 +23,7 @@ from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import delivery_queue, event_log, layout
 from ...module_utils.system.clock import Deadline
 from . import node_health, templates_ahead
+from .moves import evacuate
 from .node_settings import LoadPolicy, settings_of
 
 VERSION = 1
@@ -107,6 +108,7 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
     health = node_health.follow_health(policy, settings, batch, deadline)
     swept = _with(swept, *health.problems)
     try:
+        evacuate.give_back_spare(policy, settings, batch)
         note = offline_note.take_back(batch, node, lambda cause: node_health.find_faults(settings, cause))
         node_figures.write_offline(settings, offline=bool(note.note) and not note.taken_back)
     except VTorqueError as error:
@@ -135,9 +137,15 @@ def _swept(
     settings = settings_of(policy, node)
     alive_here = open_node(policy.batch_system).alive_here(policy)
     asked = liveness.AskedOnce(batch)
-    swept = sweep.sweep(settings, liveness.by_server(asked, node), alive_here, deadline, any_number=any_number)
+    lives_here = liveness.by_server(asked, node)
+
+    def lives(job_id: str, start: int) -> bool:
+        return lives_here(job_id, start) or evacuate.came_and_lives(settings, asked, job_id, start)
+
+    swept = sweep.sweep(settings, lives, alive_here, deadline, any_number=any_number)
     for problem in _follow_suspensions(settings, asked, swept.living):
         swept = _with(swept, problem)
+    swept = _with(swept, *evacuate.settle_moves(settings, batch))
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     event_log.configure(settings.log)
     if policy.log_rotate:

@@ -28,7 +28,7 @@ from ...module_utils.job.batch.liveness import RESTING, is_suspended
 from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.node.lifecycle import present_absent, room
-from ...module_utils.node.state import pause_order, saved_memory, start_lock
+from ...module_utils.node.state import moves, pause_order, saved_memory, start_lock
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.guest_file import read_guest_file
 from ...module_utils.node.state.settings import NodeSettings
@@ -117,9 +117,9 @@ class _Suspension:
             # what ends the guests finds them at work; on sisters, too, who hear of the end in their own way
             self._take_back()
             return None
-        self._sisters = tuple(
-            host for host in coordinate.nodes_in_use(job, self._settings.run_dir) if not same_host(host, self._node)
-        )
+        here = coordinate.nodes_in_use(job, self._settings.run_dir)
+        hosts = (*here, *moves.targets_of(self._settings.record_dir(self._job_id, self._start)))
+        self._sisters = tuple(host for host in dict.fromkeys(hosts) if not same_host(host, self._node))
         return self._suspend(job) if is_suspended(job, self._start) else self._resume(batch, job)
 
     def take_checkpoint(self, batch: BatchSystem, policy: Policy, *, park: bool) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import ipaddress
 import os
 import pathlib
@@ -108,13 +109,66 @@ def keep_superior(part: NodePart, host: str, node: Node) -> None:
     superior.keep(host, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
 
 
-def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) -> BatchJob:
+def check_arrival(
+    part: NodePart, source: str, policy: Policy, node: Node, environment: t.Mapping[str, str]
+) -> BatchJob:
+    """Return the job of a guest that is to come from a node which has it, and asks.
+
+    Args:
+        part: by which the guest was made, with this node's name.
+        source: the other node.
+        policy: the site's.
+        node: this one.
+        environment: holds SSH_CONNECTION.
+
+    Raises:
+        VTorqueError: it is not this node that is asked, or the job has no part in the other one, or is no such job.
+        SiteFault: the batch server does not answer, or does not know the job.
+    """
+    if not same_host(part.node, node.node_name) or part.do != "present":
+        raise VTorqueError(f"node {part.node} is asked", f"this is {node.node_name}")
+    job = open_batch(policy).job(part.job_id)
+    check_job(dataclasses.replace(part, node=source), job)
+    check_host(part.job_id, source, environment.get("SSH_CONNECTION", ""), "the node of its guest")
+    return job
+
+
+def is_awaited(job_id: str, start: int, node: Node) -> bool:
+    """Return whether this node has noted from where a start is led that is here, or is to come.
+
+    Raises:
+        VTorqueError: the note cannot be read.
+    """
+    return bool(superior.read_name(node.record_dir(job_id, start)))
+
+
+def check_source(job_id: str, start: int, asked: str, node: Node, environment: t.Mapping[str, str]) -> None:
+    """Check that it is this node that is asked, by the one from which it takes in a guest of a start.
+
+    Args:
+        job_id: of the job.
+        start: its number.
+        asked: the node that is asked.
+        node: this one.
+        environment: holds SSH_CONNECTION.
+
+    Raises:
+        VTorqueError: it is not.
+    """
+    source = superior.read_name(node.record_dir(job_id, start))
+    if not same_host(asked, node.node_name) or not source:
+        raise VTorqueError(f"a move of job {job_id} to {asked}", f"{node.node_name} awaits no guest of it")
+    check_host(job_id, source, environment.get("SSH_CONNECTION", ""), "the node of its guest")
+
+
+def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str], *, moved: bool = False) -> BatchJob:
     """Return the job that this node leads, and of which a sister reports a lost guest.
 
     Args:
         lost: the report.
         node: this one.
         environment: holds SSH_CONNECTION.
+        moved: has the guest moved from here to the node that reports it?
 
     Raises:
         VTorqueError: the caller has no part in such a start here.
@@ -123,13 +177,15 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str]) ->
     job = job_snapshot.read_snapshot(lost.job_id, run_directory(lost.job_id, lost.start, node.run_dir))
     if job is None or not job.nodes or not same_host(job.nodes[0], node.node_name):
         raise VTorqueError(what, f"{node.node_name} does not lead such a start")
-    if not any(same_host(lost.node, host) for host in job.nodes[1:]):
+    if not moved and not any(same_host(lost.node, host) for host in job.nodes[1:]):
         raise VTorqueError(what, f"{lost.node} has no part in it")
     check_host(lost.job_id, lost.node, environment.get("SSH_CONNECTION", ""), "its sister")
     return job
 
 
-def check_suspension(message: Suspension, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> None:
+def check_suspension(
+    message: Suspension, policy: Policy, node: Node, environment: t.Mapping[str, str], source: str = ""
+) -> None:
     """Check that it is this node that is told, by the job's mother superior, and what the batch server says itself.
 
     Args:
@@ -137,12 +193,13 @@ def check_suspension(message: Suspension, policy: Policy, node: Node, environmen
         policy: the site's.
         node: this one.
         environment: holds SSH_CONNECTION.
+        source: the node from which the job's guest came here, which passes on what it is told; "": it is of the job.
 
     Raises:
         VTorqueError: it is not; says what disagrees.
         SiteFault: the batch server does not answer, or does not know the job.
     """
-    job = _job_that_runs_here(message, policy, node, environment)
+    job = _job_that_runs_here(message, policy, node, environment, source)
     if is_suspended(job, message.start) != (message.do == "suspend"):
         raise _other_state(message, job)
 
@@ -166,12 +223,19 @@ def check_checkpoint(step: CheckpointStep, policy: Policy, node: Node, environme
 
 
 def _job_that_runs_here(
-    message: Suspension | CheckpointStep, policy: Policy, node: Node, environment: t.Mapping[str, str]
+    message: Suspension | CheckpointStep,
+    policy: Policy,
+    node: Node,
+    environment: t.Mapping[str, str],
+    source: str = "",
 ) -> BatchJob:
     """Return the server's word on the job of a message to this node, whose sender leads it."""
     if not same_host(message.node, node.node_name):
         raise VTorqueError(_what(message), f"node {message.node} is told, this is {node.node_name}")
     job = open_batch(policy).job(message.job_id)
+    if source:
+        check_host(message.job_id, source, environment.get("SSH_CONNECTION", ""), "the former node of its guest")
+        return job
     check_peer(job, environment.get("SSH_CONNECTION", ""))
     if not any(same_host(message.node, host) for host in job.nodes):
         raise VTorqueError(_what(message), f"it runs on {', '.join(job.nodes) or 'no node'}")

@@ -24,7 +24,7 @@ from ...module_utils.node.devices import host_devices
 from ...module_utils.node.domain import usage
 from ...module_utils.node.guest import console_tail, data_disk, join, security_updates, site_scripts, user_additions
 from ...module_utils.node.lifecycle import client, handover, present_absent, room
-from ...module_utils.node.state import checkpoint_store, pause_order
+from ...module_utils.node.state import checkpoint_store, moves, pause_order
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import sample_file
 from ...module_utils.state import layout, records
@@ -188,6 +188,7 @@ def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answe
     """What was removed of a start, what is left, and what its guests used and wrote."""
     settings = site.settings
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
+    came_from = moves.source_of(settings.start_dir(part.job_id, part.start))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
     patience_s = max(0.5, site.deadline.left_s(LEFT_LOOK_S))
     left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
@@ -196,7 +197,12 @@ def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answe
     consoles = [to_dict(one) for one in console_tail.read_ends(record)]
     measured = sample_file.read_series(record, settings.node_name)
     series = [to_dict(measured)] if measured else []
-    return make_answer(removed=removed, left=left, used=used, consoles=consoles, series=series)
+    answer = make_answer(removed=removed, left=left, used=used, consoles=consoles, series=series)
+    if moves.read_moved(record):
+        answer = _site_requests().remove_moved(part, answer, settings)
+    if came_from and not left:
+        _site_requests().give_back_spare(site.configuration, part.job_id)
+    return answer
 
 
 def _bare_host(
@@ -255,7 +261,11 @@ def _lost(lost: LostGuest, call: Call) -> Answer:
     """
     # a lost guest is lost, whatever the configuration says
     settings = read_usable_configuration(call.load).settings
-    job = check_lost(lost, settings, call.environment)
+    moved = bool(moves.read_moved(settings.record_dir(lost.job_id, lost.start)))
+    if moved and _site_requests().pass_loss(lost, settings, call.environment):
+        return make_answer()
+    moved = moved and _site_requests().has_moved(lost, settings)
+    job = check_lost(lost, settings, call.environment, moved=moved)
     directory = run_directory(lost.job_id, lost.start, settings.run_dir)
     record = LostRecord(lost.guest, lost.node, lost.reason, lost.console, round(time.time(), 3))
     records.write_lost(directory, record, reader_uid=pwd.getpwnam(job.euser).pw_uid)
@@ -269,10 +279,14 @@ def _suspension(message: Suspension, call: Call) -> Answer:
         VTorqueError: it is not to be; see `check_suspension`.
     """
     policy, settings = read_usable_configuration(call.load)
-    check_suspension(message, policy, settings, call.environment)
+    source = moves.source_of(settings.start_dir(message.job_id, message.start))
+    check_suspension(message, policy, settings, call.environment, source)
+    lacks = ()
+    if moves.read_moved(settings.record_dir(message.job_id, message.start)):
+        lacks = _site_requests().tell_moved(message, settings)
     key = layout.job_key(message.job_id, message.start)
     if message.do == "fit":
-        return make_answer(lack=filter(None, [room.lack_here(settings, key)]))
+        return make_answer(lack=filter(None, [room.lack_here(settings, key), *lacks]))
     if message.do == "resume":
         pause_order.take_back(settings, key)
     elif settings.suspend_guests == "session":
@@ -308,6 +322,15 @@ def _answer_image(order: ImageOrder, call: Call) -> Answer:
 
 def _answer_saved(request: SavedRequest, call: Call) -> Answer:
     answer: Answer = _site_requests().answer_saved(request, call.load)
+    return answer
+
+
+def _decode_move(do: str, data: t.Any) -> t.Any:
+    return _site_requests().decode_move(do, data)
+
+
+def _answer_move(message: t.Any, call: Call) -> Answer:
+    answer: Answer = _site_requests().answer_move(message, call.load, call.environment, lost_guest_command)
     return answer
 
 
@@ -354,6 +377,7 @@ KINDS: dict[str, Kind] = {
     "image": Kind(functools.partial(from_dict, ImageOrder), _answer_image),
     "saved": Kind(functools.partial(from_dict, SavedRequest), _answer_saved),
     "forget": Kind(functools.partial(from_dict, SavedRequest), _answer_saved),
+    **{do: Kind(functools.partial(_decode_move, do), _answer_move) for do in ("arrive", "stream", "evacuate")},
     "report": Kind(_decode_report, _answer_report),
     "topology": Kind(_decode_topology, _answer_topology),
 }

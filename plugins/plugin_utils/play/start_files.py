@@ -101,7 +101,7 @@ def save_answer(place: JobPlace, step: layout.StepFile, node: str, facts: t.Sequ
 
     Args:
         place: the start of the job.
-        step: `UPDATES`, `USED`, `CONSOLES` or `SERIES`.
+        step: `UPDATES`, `USED`, `CONSOLES`, `SERIES` or `MOVES`.
         node: whose guests they are.
         facts: dataclasses of the wire; nothing: there may be an earlier answer that says more.
     """

@@ -193,7 +193,18 @@ def survival_of(
         bare: do some of its hosts run no guests?
     """
     found = set(parts_in_the_way(resolved.values, resolved.origins, policy, offers))
-    found |= {name for name, has in ((guest_saving.TERMINAL, interactive), (guest_saving.BARE_HOSTS, bare)) if has}
+    values, origins = resolved.values, resolved.origins
+    there = {
+        guest_saving.TERMINAL: interactive,
+        guest_saving.BARE_HOSTS: bare,
+        guest_saving.NO_SPARES: not policy.spare_nodes,
+        guest_saving.SEVERAL: resolved.figure("vms_per_node") > 1,
+        guest_saving.CHECKPOINTS: wants_checkpoints(values, origins),
+        guest_saving.PINNED: is_path(values[PINNING])
+        or (values[PINNING] is True and origins[PINNING] != SITE_DEFAULT)
+        or values["iocm"] is True,
+    }
+    found |= {name for name, has in there.items() if has}
     return guest_saving.judge_survival(policy.suspend_guests, found)
 
 

@@ -12,6 +12,9 @@ import typing as t
 from ...errors import CAUSES, DEGRADING, NodeFault
 from .api import NOTE_PREFIX, BatchSystem
 
+SPARE_NOTE = f"{NOTE_PREFIX}spare"
+"""What the note of a spare node of the site begins with: no fault, and nothing to be taken back."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NoteWord:
@@ -26,6 +29,11 @@ class NoteWord:
     note: str = ""
     taken_back: bool = False
     why: str = ""
+
+
+def is_spare_note(note: str) -> bool:
+    """Return whether a note sets a node aside as a spare one, free or for a job."""
+    return note == SPARE_NOTE or note.startswith(f"{SPARE_NOTE} for ")
 
 
 def cause_of(note: str) -> str:
@@ -51,7 +59,7 @@ def take_back(batch: BatchSystem, node: str, troubles: t.Callable[[str], t.Seque
         SiteFault: the server did not answer, or the note was still there when it was read back.
     """
     note = batch.note(node)
-    if not note.startswith(NOTE_PREFIX):
+    if not note.startswith(NOTE_PREFIX) or is_spare_note(note):
         return NoteWord()
     cause = cause_of(note)
     wrong = troubles(cause)

@@ -178,6 +178,7 @@ class Policy:
         "pause",
         "guests of a suspended job: pause them, save their memory to disk, or stop the job's session alone",
     )
+    spare_nodes: tuple[str, ...] = _parameter(several(_NAME), (), "nodes set aside for guests that move while they run")
     checkpoint_dir: str | None = _parameter(_PATH, None, "directory that all nodes share, for checkpoints of jobs")
     checkpoint_min: int = _parameter(number(0, 10_080), 10, "least minutes between two checkpoints of a job")
     checkpoint_pause: int = _parameter(number(5, 3600), 60, "seconds that guests stand still for a checkpoint at most")

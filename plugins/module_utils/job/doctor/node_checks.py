@@ -22,6 +22,7 @@ from ...wire.ssh_options import root_arguments
 from ..batch.api import NOTE_PREFIX, BatchNode, BatchSystem
 from ..batch.hook_call import HookLimits
 from ..batch.host_match import same_host
+from ..batch.offline_note import is_spare_note
 from ..batch.registry import open_doctor, open_hooks
 from ..config.parameters import Policy
 from ..verdict.decide import OUT_OF_USE
@@ -94,6 +95,8 @@ def note_finding(note: str) -> Finding:
     Args:
         note: as the batch server has it.
     """
+    if is_spare_note(note):
+        return Finding("note", shown="spare")
     if note.startswith(NOTE_PREFIX):
         return Finding("note", BAD, "ours", note, "mend it: vtorque-sweep takes the note back then")
     return Finding("note", WARN, "yes", note) if note else Finding("note", cell="-")

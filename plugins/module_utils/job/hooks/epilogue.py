@@ -30,6 +30,7 @@ from ..config import policy_file
 from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..records import delivery, transfer_format, writer
+from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
 from ..request.value_types import written
 from . import playbook, user_script
@@ -216,6 +217,8 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     _add_job(known, start)
     _add_use(known, start)
     _add_series(known, start, call.uid)
+    if moves := collect_moves(start.record_directory, start.directory):
+        known[MOVES] = moves
     _add_consoles(start, call.uid)
     phases = known.setdefault("phases", {})
     with contextlib.suppress(FileNotFoundError, VTorqueError):

@@ -40,6 +40,7 @@ from ...errors import (
 from ...frozen import frozen
 from ..batch.api import NOTE_PREFIX, BatchJob, BatchNode
 from ..batch.host_match import same_host
+from ..batch.offline_note import is_spare_note
 from ..config.parameters import Policy
 from ..request.value_types import count_of
 
@@ -339,7 +340,7 @@ def find_brake(bad: BatchNode, nodes: t.Sequence[BatchNode], policy: Policy) -> 
         policy: the site's bounds.
     """
     others = [one for one in nodes if one.name != bad.name]
-    noted = sum(one.note.startswith(NOTE_PREFIX) for one in others)
+    noted = sum(one.note.startswith(NOTE_PREFIX) and not is_spare_note(one.note) for one in others)
     brake = count_of(policy.offline_brake, len(nodes))
     if brake < 1:
         return f"this site sets no node offline (offline_brake {policy.offline_brake})"

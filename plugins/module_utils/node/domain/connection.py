@@ -20,6 +20,7 @@ from .capabilities import Capabilities, read_capabilities
 from .domain_xml import DomainFacts, differences, parse, read_facts
 from .events import DomainEvent, describe_change
 from .library import START_HINT, EventLoop, fault_of, load_libvirt, text_of
+from .moving_domains import MovingDomains
 from .saved_domains import SavedDomains
 
 KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
@@ -37,7 +38,7 @@ class Outcome:
     differences: tuple[str, ...] = ()
 
 
-class Domains(SavedDomains):
+class Domains(SavedDomains, MovingDomains):
     """A connection to libvirt, as a context manager.
 
     Args:

@@ -258,6 +258,11 @@ def unsavable_parts(xml: str) -> frozenset[str]:
     return frozenset(name for name, has in there.items() if has)
 
 
+def boots_by_uefi(xml: str) -> bool:
+    """Return whether a domain has a file of its node for the variables of UEFI."""
+    return parse(xml).find("os/nvram") is not None
+
+
 def differences(wanted: str, actual: str) -> tuple[str, ...]:
     """Where a living domain is not what is wanted: everything that `wanted` sets, and nothing that it leaves open.
 

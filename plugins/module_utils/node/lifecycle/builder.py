@@ -24,6 +24,7 @@ from ...system.process_id import ProcessId
 from ...wire import lines
 from ...wire.form import to_dict
 from ...wire.messages import NodePart
+from ...wire.moves import Arrival
 from ..state import start_lock
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
@@ -43,6 +44,7 @@ class Order:
         cpusets: where the cpuset of the job will be, which replaces these cores, as patterns below a hierarchy of
             cgroups; empty where none is to come.
         follow: the command that follows the suspension of the job (`pausing.Follower`); empty on a sister.
+        arrival: of the guest that comes from another node; None: all are made here.
     """
 
     part: NodePart
@@ -52,6 +54,7 @@ class Order:
     cores: Cores = ()
     cpusets: tuple[str, ...] = ()
     follow: tuple[str, ...] = ()
+    arrival: Arrival | None = None
 
     @property
     def key(self) -> str:
@@ -145,7 +148,9 @@ def _answer(order: Order, lock: start_lock.Lock, saying: int) -> dict[str, t.Any
         if facts == ():
             _upgrade(order, lock, saying)
         if not facts:
-            facts = present_absent.present(order.part, order.settings, order.deadline, step, cores=order.cores)
+            facts = present_absent.present(
+                order.part, order.settings, order.deadline, step, cores=order.cores, arrival=order.arrival
+            )
         return {"guests": [to_dict(one) for one in facts]}
     except VTorqueError as error:
         return {"error": error.to_dict()}

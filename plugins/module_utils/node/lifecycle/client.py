@@ -19,6 +19,7 @@ from ...system.clock import Deadline
 from ...time_budget import CANCEL_UNDO_S, WORKER_ANSWER_S
 from ...wire.form import from_dict
 from ...wire.messages import NodePart
+from ...wire.moves import Arrival
 from ...wire.node_answers import GuestFacts
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
@@ -40,6 +41,7 @@ def present(
     cores: Cores = (),
     cpusets: tuple[str, ...] = (),
     follow: t.Sequence[str] = (),
+    arrival: Arrival | None = None,
 ) -> tuple[GuestFacts, ...]:
     """Have this node's guests of a start made by a worker, which stays with them.
 
@@ -53,6 +55,7 @@ def present(
         cores: the job's on this node.
         cpusets: where the job's cpuset will be, if it is still to come.
         follow: the command that follows the suspension of the job; () where she is another node.
+        arrival: of the guest that comes from another node; None: all are made here.
 
     Returns:
         The guests, by rank.
@@ -60,7 +63,7 @@ def present(
     Raises:
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
-    order = Order(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow))
+    order = Order(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
     holding = hold or Hold()
     try:
         with signals.Noted() as noted:

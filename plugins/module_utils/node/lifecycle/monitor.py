@@ -29,6 +29,7 @@ from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..guest.console import Console
 from ..io_cores.balancer import Balancer
+from ..state import moves
 from ..state.start_lock import OverWatch
 from ..system import cpus
 from ..telemetry.sample_file import was_alone
@@ -139,6 +140,7 @@ class Watching:
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
         self._follower = Follower(order.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
         self._sampler = Sampler(part, settings, needed, log)
+        self._leaving = moves.Leaving(directory, settings.record_dir(part.job_id, part.start))
         self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
 
     def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
@@ -147,6 +149,7 @@ class Watching:
         Returns:
             Which of them, in words.
         """
+        moves.save_part(self._directory, self._part)
         while True:
             self._connect()
             others = (over.fileno(), noted.fileno(), *held.filenos())
@@ -159,14 +162,23 @@ class Watching:
             if held.given_up():
                 return GIVEN_UP
             self._hear(heard)
+            self._stay_behind()
             self._confine()
-            lost = [name for name, guest in self._guests.items() if guest.lost]
+            lost = [name for name, guest in self._guests.items() if guest.lost or name in self._leaving.names]
             self._pausing.follow(self.domains, lost)
             self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
             self._io.follow((*lost, *self._pausing.away), suspended=self._pausing.suspended)
             if self._telling is not None:
                 self._telling.go_on()
+
+    def _stay_behind(self) -> None:
+        """A guest whose move has ended, and that has not left, is here; or it is lost."""
+        for name in self._leaving.settle():
+            with contextlib.suppress(VTorqueError):
+                facts = self.domains.facts(name) if self.domains is not None else None
+                if facts is None and self.domains is not None:
+                    self._lose(self._guests[name], "it did not come to the node to which it was moved")
 
     def _find_processes(self, guest: pathlib.Path) -> tuple[int, tuple[int, ...]] | None:
         """The processes of a guest; None: it has none, or nobody can look."""
@@ -231,8 +243,11 @@ class Watching:
             due.append(time.monotonic() + self._telling.due_s())
         if self._cpusets and self.domains is not None:
             due.append(self._cpusets_at)
-        due += [time.monotonic() + one.due_s() for one in (self._pausing, self._follower, self._sampler, self._io)]
+        due += [time.monotonic() + one.due_s() for one in self._timed()]
         return max(0.0, min(due) - time.monotonic()) if due else float("inf")
+
+    def _timed(self) -> tuple[Pausing | Follower | Sampler | Balancer | moves.Leaving, ...]:
+        return self._pausing, self._follower, self._sampler, self._io, self._leaving
 
     # -- libvirt
 
@@ -273,7 +288,7 @@ class Watching:
         self._log(f"worker {os.getpid()} watches the guests of start {self._key}")
         for name, facts in states.items():
             guest = self._guests[name]
-            if guest.away:
+            if guest.away or self._leaving.begins(name):
                 continue
             if facts is not None and facts.state == "paused" and not self._pausing.stands_still(name):
                 self._lose(guest, "it is paused")
@@ -298,7 +313,7 @@ class Watching:
             self._drop()
             self._later()
         guest = self._guests.get(event.name)
-        if guest is None or (guest.away and event.kind != "suspended"):
+        if guest is None or (guest.away and event.kind != "suspended") or self._leaving.begins(guest.name):
             return
         if event.kind == "shutdown":  # `stopped` follows, and says whether the guest or somebody else did it
             guest.itself.ended_at = guest.itself.ended_at or time.monotonic()
@@ -319,7 +334,7 @@ class Watching:
             cores = cpus.of_groups(self._cpusets)
             if cores and not (self._cores and set(self._cores) <= set(cores)):
                 for guest in self._guests.values():
-                    if not guest.lost:
+                    if not guest.lost and guest.name not in self._leaving.names:
                         self.domains.pin(guest.name, cores)
                 lifelines.confine(self._key, self._settings, cores)
                 self._log(
@@ -338,6 +353,12 @@ class Watching:
     # -- what is said
 
     def _lose(self, guest: _Guest, reason: str) -> None:
+        if self._leaving.begins(guest.name):
+            for one in guest.lifelines:
+                if one.ended_at is not None:
+                    one.close()
+                    one.ended_at = None
+            return
         self._forget_processes(guest)
         if guest.lost:
             return

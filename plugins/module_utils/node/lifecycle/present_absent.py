@@ -19,6 +19,7 @@ from ...system.clock import Deadline
 from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S, SAVING_LOOK_S, SAVING_WAIT_S
 from ...wire.form import from_dict
 from ...wire.messages import NodePart
+from ...wire.moves import Arrival
 from ...wire.node_answers import GuestFacts
 from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
@@ -35,7 +36,13 @@ if t.TYPE_CHECKING:
 
 
 def present(
-    part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step = lambda _what: None, *, cores: Cores = ()
+    part: NodePart,
+    settings: NodeSettings,
+    deadline: Deadline,
+    step: Step = lambda _what: None,
+    *,
+    cores: Cores = (),
+    arrival: Arrival | None = None,
 ) -> tuple[GuestFacts, ...]:
     """See to it that this node's guests of a start run and are ready; the caller holds the lock of the start.
 
@@ -48,6 +55,7 @@ def present(
         deadline: when there must be an answer.
         step: hears what is done next, and may raise to end it.
         cores: the job's on this node; (): libvirt places the guests.
+        arrival: of the guest that comes from another node; None: all are made here.
 
     Returns:
         The guests, by rank.
@@ -55,7 +63,7 @@ def present(
     Raises:
         VTorqueError: they are not; the class says whose fault it is.
     """
-    from .creation import build, preflight, returning  # 20 ms that only those pay who make guests
+    from .creation import arriving, build, preflight, returning  # 20 ms that only those pay who make guests
 
     key = job_key(part.job_id, part.start)
     if not part.guests:
@@ -79,6 +87,8 @@ def present(
             preflight.preflight(part, settings, offered)
             qemu_user.save_uid(offered.qemu_ids[0], settings)
             remove(part.job_id, part.start, settings, domains)
+            if arrival is not None:
+                return arriving.receive(arrival, settings, domains, deadline, checked)
             if any(spec.saved_in for spec in part.guests):
                 return returning.bring_back(part, settings, domains, deadline, checked, cores)
             return build.make(part, settings, domains, deadline, checked, cores)

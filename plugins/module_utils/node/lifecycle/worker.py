@@ -125,7 +125,7 @@ class _Worker:
                     return
                 why = start_lock.StartOver(self.settings, self.order.key) if over.over() else None
             if why is None and made:
-                if self._answer(builder.answer):
+                if self._answer(builder.answer) or self.order.arrival is not None:
                     if builder.ours:
                         part = self.order.part
                         self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
@@ -176,7 +176,7 @@ class _Worker:
             return start_lock.StartOver(self.settings, self.order.key)
         if self.noted.first_signal():
             return VTorqueError("the request was cancelled", f"{self.noted.first_signal()} at {builder.doing}")
-        if _abandoned(self.answering):
+        if _abandoned(self.answering) and self.order.arrival is None:  # libvirt knows whether that one has come
             return VTorqueError(
                 "the request was cancelled", f"nobody waits for its answer any more, at {builder.doing}"
             )

@@ -216,6 +216,21 @@ def admit(guests: t.Sequence[Guest], job: t.Sequence[str], hosts: t.Sequence[str
     _nft("\n".join(lines), settings)
 
 
+def admitted(device: str, settings: NodeSettings) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the addresses of guests and of bare hosts of its job that a guest may reach.
+
+    Args:
+        device: the guest's.
+        settings: this node's own word.
+
+    Raises:
+        NodeFault: this node's packet filter does not tell.
+    """
+    there = _elements(settings)
+    job, hosts = (tuple(sorted(map(str, there.get(name, [])))) for name in _sets(device))
+    return job, hosts
+
+
 def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
     """Take the rules of these devices away.
 

@@ -19,6 +19,7 @@ from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.records import console_files, job_record, location
 from ....module_utils.job.records import html_report as report
 from ....module_utils.job.records.job_record import GUEST_HEADINGS, JobRecord, NoRecord
+from ....module_utils.job.records.moves import describe_move, read_moves
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import event_log, layout
 from ....module_utils.text import format_bytes_short
@@ -173,6 +174,7 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     _print_indented([f"spare nodes: {', '.join(record.spares)}"] if record.spares else [])
     _print_indented([f"{by} took the place of {node}: {why}" for node, by, why in record.replaced])
     _print_indented([f"{event}: {clause}" for event, clause in record.survival.items()])
+    _print_indented([f"{one.guest} moved {describe_move(one)}" for one in read_moves(record.raw)])
     if record.guests:
         _show_guests(record.guests)
     if record.phases:

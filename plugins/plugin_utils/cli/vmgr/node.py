@@ -17,9 +17,10 @@ from ....module_utils.node import occupancy
 from ....module_utils.node.devices import host_devices, leases
 from ....module_utils.node.health import degrading
 from ....module_utils.state import topologies
+from ....module_utils.text import printable
 from ....module_utils.wire.form import to_dict
 from ...bridge.node_settings import LoadPolicy, read_settings
-from ...site import compute_nodes, node_topology
+from ...site import compute_nodes, evacuation, node_topology
 from ..output import messages
 from ..output.json_output import add_json, tell
 from ..output.named_file import write_file
@@ -84,6 +85,25 @@ example:
 """
 
 
+EVACUATE_EPILOG = """\
+Each job that has one guest on NODE goes on, on a node of spare_nodes that nobody has: without an end, with its memory,
+its disk, its address and its connections.  What cannot move stays, and the reason is printed.  NODE itself is left as
+it is: set it offline first, and no new job begins there.
+
+exit status:
+  0  no guest of a job is left on NODE
+  1  NODE did not answer, or refused
+  5  some stay there; with --dry-run: would stay
+
+examples:
+  pbsnodes -o -N 'fan is broken' cn2; vmgr node evacuate cn2
+  vmgr node evacuate cn2 --dry-run           what would go where, and what would stay
+  vmgr node evacuate cn2 --query '[?why].job_id'
+"""
+STAYS = 5
+"""Exit status where a guest stays on its node."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of `vmgr node`."""
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -101,6 +121,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = health.add_mutually_exclusive_group()
     how.add_argument("--forget", metavar="SOURCE", help="forget what a source has reported and counted")
     add_json(health, group=how)
+    evacuate = add_verb(verbs, "evacuate", "move guests of jobs to spare nodes while they run", EVACUATE_EPILOG)
+    evacuate.add_argument("node", metavar="NODE", help="of the batch system")
+    evacuate.add_argument("--dry-run", action="store_true", help="print what would become of each guest; move none")
+    add_json(evacuate)
     release = add_verb(verbs, "release", "end the quarantine of a device", RELEASE_EPILOG)
     release.add_argument("device", metavar="DEVICE", help="its address, such as 0000:3b:00.0")
 
@@ -116,6 +140,8 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
         raise UserFault(f"node {call.verb}", "is root's alone", "call it as root")
     if call.verb == "topology":
         return _remember_all(call, load) if call.all else _show_topology(call, load)
+    if call.verb == "evacuate":
+        return _evacuate(call, load)
     settings = read_settings(load)
     if call.verb == "health":
         return _show_health(call, settings)
@@ -131,6 +157,24 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
     else:
         _print_table(found)
     return 0
+
+
+def _evacuate(call: argparse.Namespace, load: LoadPolicy) -> int:
+    found = evacuation.ask_node(call.node, load(), dry_run=call.dry_run)
+    if call.json:
+        tell(call, [to_dict(one) for one in found])
+    elif not found:
+        print(f"{call.node} has no guests of jobs")
+    for one in found if not call.json else ():
+        name = printable(f"job {one.job_id}{', guest ' + one.guest if one.guest else ''}")
+        if one.why:
+            print(f"{name}: {'would stay' if call.dry_run else 'stays'}: {printable(one.why)}")
+        elif call.dry_run:
+            print(f"{name}: would go to {one.target}")
+        else:
+            pause = f", and stood still for {one.paused_s:.2f} s of it" if one.paused_s >= 0 else ""
+            print(f"{name}: went to {one.target} in {one.seconds:.1f} s{pause}")
+    return STAYS if any(one.why for one in found) else 0
 
 
 def _show_topology(call: argparse.Namespace, load: LoadPolicy) -> int:

@@ -690,10 +690,10 @@ def test_dry_run_says_why_there_is_no_checkpoint_and_no_move(site: Site) -> None
     shown = site.vsub("--dry-run", "-l", "nodes=2", "-vm", "vcpus=1,nodes=1", site.script(PLAIN)).out.splitlines()
     reasons = "it mounts a directory of its node by virtiofs; some of its hosts stay bare, and their processes cannot"
     assert [line for line in shown if line.startswith(f"(checkpoint: no, because {reasons}")]
-    assert [line for line in shown if line.startswith(f"(moved: no, because this version moves no guests; {reasons}")]
+    assert [line for line in shown if line.startswith("(moved: no, because this site has no spare nodes")]
     found = json.loads(site.vsub("--dry-run", "--json", site.script(PLAIN)).out)
     assert found["checkpoint"].startswith("no, because it mounts a directory of its node by virtiofs; this site has no")
-    assert found["moved"].startswith("no, because this version moves no guests; it mounts a directory")
+    assert found["moved"].startswith("no, because this site has no spare nodes (spare_nodes); it mounts a directory")
 
 
 @pytest.mark.parametrize("word", ["checkpoint=on", "checkpoint_every=30m"])

@@ -53,6 +53,15 @@ def test_our_note_stays_while_its_cause_does_not() -> None:
     assert server.kept == OURS
 
 
+@pytest.mark.parametrize("note", ["vtorque: spare", "vtorque: spare for 7.head"])
+def test_note_of_a_spare_node_is_no_fault_and_is_not_taken_back(note: str) -> None:
+    server, asked = Server(note), list[str]()
+    assert take_back(server, asked=asked) == offline_note.NoteWord()
+    assert (server.kept, asked) == (note, [])
+    assert offline_note.is_spare_note(note)
+    assert not offline_note.is_spare_note("vtorque: spare parts are missing")
+
+
 @pytest.mark.parametrize("note", ["", "disk swap on Monday", "VTORQUE: bridge: x", "see vtorque: bridge: x", "vtorque"])
 def test_a_note_of_an_administrator_is_not_even_tested(note: str) -> None:
     server, asked = Server(note), list[str]()

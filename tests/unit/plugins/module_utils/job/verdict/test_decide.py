@@ -118,6 +118,7 @@ def test_bound_is_the_sites(retries: int, actions: str) -> None:
 
 
 OURS = "vtorque: disk: full (job 1.th)"
+SPARE = "vtorque: spare"
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,7 @@ OURS = "vtorque: disk: full (job 1.th)"
         # the brake
         ((node("t1"), node("t2", note=OURS), node("t3", note=OURS), *FREE[3:]), {}, "hold", "", "2 of 5 nodes", True),
         ((node("t1"), node("t2", note=OURS), *FREE[2:]), {"offline_brake": "1"}, "hold", "", "1 of 5", True),
+        ((node("t1"), node("t2", note=SPARE), *FREE[2:]), {"offline_brake": "1"}, "requeue", "t1", "", False),
         (FREE, {"offline_brake": "0"}, "hold", "", "sets no node offline", True),
         ((node("t1"), node("t2", note=OURS), *FREE[2:]), {"offline_brake": "40 %"}, "requeue", "t1", "", False),
         # the last one

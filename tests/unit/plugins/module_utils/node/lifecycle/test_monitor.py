@@ -14,9 +14,11 @@ import typing as t
 import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import LostRecord
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Moved
 
 if t.TYPE_CHECKING:
     from ..conftest import Node
@@ -51,6 +53,31 @@ def test_a_guest_that_is_paused_is_lost(running: Node) -> None:
     running.hypervisor.pause("vcn1-1")
     lost = running.wait_for(running.run_directory / "lost.json")
     assert lost["reason"] == "it was paused: an I/O error (no room left on the disk?)"
+
+
+def test_guest_that_moves_to_another_node_is_not_lost(running: Node) -> None:
+    """Its domain ends here by the order; another guest's end is a loss as before."""
+    part = running.part(2)
+    guest = running.settings.start_dir(part.job_id, part.start) / "vcn1-1"
+    moves.order_move(guest, "cn3")
+    running.hypervisor.pause("vcn1-1")
+    (running.hypervisor.place / "vcn1-1.xml").unlink()
+    row = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.0, 1.0)
+    moves.note_moved(running.settings.record_dir(part.job_id, part.start), row, None)
+    moves.end_move(guest)
+    (running.hypervisor.place / "vcn1-2.xml").unlink()
+    assert running.wait_for(running.run_directory / "lost.json")["guest"] == "vcn1-2"
+    assert "vcn1-1 is lost" not in running.log.read_text()
+
+
+def test_guest_that_ended_in_a_move_and_did_not_come_there_is_lost(running: Node) -> None:
+    part = running.part(2)
+    guest = running.settings.start_dir(part.job_id, part.start) / "vcn1-1"
+    moves.order_move(guest, "cn3")
+    (running.hypervisor.place / "vcn1-1.xml").unlink()
+    moves.end_move(guest)
+    lost = running.wait_for(running.run_directory / "lost.json")
+    assert lost["guest"] == "vcn1-1"
 
 
 def test_first_that_is_lost_is_the_one_that_is_told(running: Node) -> None:

@@ -9,10 +9,11 @@ import dataclasses
 import json
 import os
 import pathlib
+import subprocess
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import health_sources
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import occupancy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
@@ -22,10 +23,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.set
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import topologies
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_topology, pci
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Evacuee
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import host_name
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main, node
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve, site_requests
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import compute_nodes
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import compute_nodes, evacuation
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.site import node_topology as asking
 
 from .run_vmgr import run_vmgr
@@ -237,3 +239,45 @@ def test_topology_of_a_front_end_asks_for_a_node(
     monkeypatch.setattr(compute_nodes, "is_compute_node", lambda _load: False)
     with pytest.raises(UserFault, match="this host is no compute node"):
         run_vmgr(capsys, "node", "topology")
+
+
+EVACUEES = (
+    Evacuee("7.head", 1, "vgn1-1", "cn3", "", 1.94, 0.351),
+    Evacuee("8.head", 2, "vgn1-2", why="it has a PCI device of its node"),
+)
+
+
+@pytest.mark.usefixtures("settings")
+def test_evacuate_prints_where_each_guest_went_and_why_others_stay(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "load", Policy)
+    monkeypatch.setattr(evacuation, "ask_node", lambda _node, _policy, *, dry_run: EVACUEES[dry_run:])
+    status, output = run_vmgr(capsys, "node", "evacuate", "gn1")
+    assert (status, output.splitlines()) == (
+        node.STAYS,
+        [
+            "job 7.head, guest vgn1-1: went to cn3 in 1.9 s, and stood still for 0.35 s of it",
+            "job 8.head, guest vgn1-2: stays: it has a PCI device of its node",
+        ],
+    )
+    status, output = run_vmgr(capsys, "node", "evacuate", "gn1", "--dry-run")
+    assert (status, output) == (node.STAYS, "job 8.head, guest vgn1-2: would stay: it has a PCI device of its node\n")
+    found = json.loads(run_vmgr(capsys, "node", "evacuate", "gn1", "--json")[1])
+    assert [(one["guest"], one["target"]) for one in found] == [("vgn1-1", "cn3"), ("vgn1-2", "")]
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (b'{"ok": true, "evacuees": [{"job_id": "x"}]}', "of another form"),
+        (b'{"ok": true}', "status 3"),
+        (b"garbage", "status 3"),
+        (b'{"ok": false, "error": {"fault": "site", "what": "the evacuation", "why": "no", "hint": ""}}', "no"),
+    ],
+)
+def test_evacuate_believes_no_answer_of_another_form(monkeypatch: pytest.MonkeyPatch, output: bytes, why: str) -> None:
+    done = subprocess.CompletedProcess([], 3, output, b"")
+    monkeypatch.setattr(evacuation, "call", lambda *_arguments: done)
+    with pytest.raises(VTorqueError, match=why):
+        evacuation.ask_node("cn1", Policy(), dry_run=True)

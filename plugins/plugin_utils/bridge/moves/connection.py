@@ -1,0 +1,149 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ways of a move to the spare node: calls of its `vtorque-node` by the restricted ssh, and bytes over the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import socket
+import subprocess
+import sys
+import typing as t
+
+from ....module_utils.errors import VTorqueError, error_from_dict
+from ....module_utils.system import relay
+from ....module_utils.system.clock import Deadline
+from ....module_utils.system.environment import ROOT_ENVIRONMENT
+from ....module_utils.text import printable
+from ....module_utils.wire.form import to_dict
+from ....module_utils.wire.moves import FILES, Stream
+from ....module_utils.wire.node_command import ssh_command
+
+PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
+"""Where it is on every node."""
+CONNECT_S = 15
+ANSWER_S = 60.0
+"""For an answer that is no more than a look."""
+LIMIT = 1 << 20
+Answer = dict[str, t.Any]
+
+
+class NotAnswered(VTorqueError):
+    """Another node gave no answer."""
+
+
+def open_call(host: str, message: t.Any) -> subprocess.Popen[bytes]:
+    """Ask another node; whoever reads the answer ends the call with `read_answer`.
+
+    Raises:
+        OSError: ssh does not start.
+    """
+    call = subprocess.Popen(
+        ssh_command(PROGRAM, host, CONNECT_S),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=ROOT_ENVIRONMENT,
+        bufsize=0,
+    )
+    with contextlib.suppress(OSError):  # it has ended, which its answer says
+        t.cast("t.IO[bytes]", call.stdin).write(json.dumps(to_dict(message), ensure_ascii=True).encode("ascii") + b"\n")
+    return call
+
+
+def ask(host: str, message: t.Any, timeout_s: float = ANSWER_S) -> Answer:
+    """Return the answer of another node.
+
+    Raises:
+        VTorqueError: it refuses, in its words; or there is none in time.
+    """
+    try:
+        call = open_call(host, message)
+    except OSError as error:
+        raise VTorqueError(f"vtorque-node on {host}", str(error)) from error
+    try:
+        return read_answer(call, host, Deadline.after(timeout_s))
+    finally:
+        end_call(call)
+
+
+def read_answer(call: subprocess.Popen[bytes], host: str, deadline: Deadline) -> Answer:
+    """Return the next line of a call; nothing that follows it is read.
+
+    Raises:
+        VTorqueError: the node refuses, in its words; or there is none in time.
+    """
+    stdout = t.cast("t.IO[bytes]", call.stdout).fileno()
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if not select.select([stdout], [], [], deadline.left_s(86_400.0))[0]:
+            raise NotAnswered(f"vtorque-node on {host}", "gave no answer in time")
+        # by single bytes: what follows a line is another's
+        byte = os.read(stdout, 1)
+        if not byte or len(line) > LIMIT:
+            raise NotAnswered(f"vtorque-node on {host}", "its connection ended without an answer")
+        line += byte
+    try:
+        answer: Answer = json.loads(line)
+        if answer["ok"] is True:
+            return answer
+        fault = error_from_dict(answer["error"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        seen = printable(line.decode(errors="replace"))[:200]
+        raise NotAnswered(f"vtorque-node on {host}", f"no answer: {seen}") from None
+    raise fault
+
+
+def end_call(call: subprocess.Popen[bytes]) -> None:
+    """Nobody listens to a call any more."""
+    for stream in (call.stdin, call.stdout):
+        with contextlib.suppress(OSError):
+            t.cast("t.IO[bytes]", stream).close()
+    with contextlib.suppress(OSError):
+        call.kill()
+    call.wait()
+
+
+def tunnel(host: str, message: Stream, connection: socket.socket) -> None:
+    """Carry the bytes of a connection here to the socket on another node that its message names, and back."""
+    call = open_call(host, message)
+    try:
+        read_answer(call, host, Deadline.after(ANSWER_S))
+        stdin = os.dup(t.cast("t.IO[bytes]", call.stdin).fileno())
+        t.cast("t.IO[bytes]", call.stdin).close()
+        relay.carry(connection, t.cast("t.IO[bytes]", call.stdout).fileno(), stdin)
+    except (OSError, VTorqueError):  # whoever is connected sees the end of it
+        connection.close()
+    finally:
+        end_call(call)
+
+
+def send_files(host: str, message: Stream, contents: t.Mapping[str, bytes]) -> Answer:
+    """Give another node small files of a guest; returns its last answer.
+
+    Raises:
+        VTorqueError: it did not take them.
+        OSError: the same.
+    """
+    if message.channel != FILES:
+        raise ValueError(message.channel)
+    call = open_call(host, message)
+    try:
+        deadline = Deadline.after(message.timeout_s + ANSWER_S)
+        read_answer(call, host, deadline)
+        stdin = t.cast("t.IO[bytes]", call.stdin)
+        for name, content in contents.items():
+            for data in (json.dumps({"name": name, "size": len(content)}).encode() + b"\n", content):
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[stdin.write(rest) :]
+        stdin.close()
+        return read_answer(call, host, deadline)
+    finally:
+        end_call(call)

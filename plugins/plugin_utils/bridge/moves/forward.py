@@ -1,0 +1,94 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node of a job is told of the job goes on to the spare node that has its guest, and the answer comes back.
+
+The batch system and the job's mother superior know the node alone from which the guest has moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import typing as t
+
+from ....module_utils.errors import VTorqueError
+from ....module_utils.job.batch import mother_superior as superior
+from ....module_utils.job.batch.host_match import same_host
+from ....module_utils.node.state import moves
+from ....module_utils.node.state.settings import NodeSettings
+from ....module_utils.time_budget import SUSPENSION_ANSWER_S
+from ....module_utils.wire.form import to_dict
+from ....module_utils.wire.messages import LostGuest, NodePart, Suspension
+from .connection import Answer, ask
+
+MARGIN_S = 5.0
+LISTS = ("removed", "left", "used", "consoles", "series")
+"""What an answer to `absent` has, of guests of this node and of those that have moved."""
+
+
+def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings) -> Answer:
+    """Remove what spare nodes have of a start that is over, and return the answer with theirs.
+
+    Args:
+        part: the request, `absent`.
+        answer: of this node.
+        settings: this node's own.
+    """
+    record = settings.record_dir(part.job_id, part.start)
+    rows = moves.read_moved(record)
+    if not rows:
+        return answer
+    for target in moves.targets_of(record):
+        removal = NodePart.removal(part.job_id, part.start, target, part.timeout_s)
+        try:
+            there = ask(target, removal, part.timeout_s + MARGIN_S)
+        except VTorqueError as error:
+            answer["left"] = [*answer["left"], f"guests that have moved to {target}: {error}"]
+            continue
+        for name in LISTS:
+            answer[name] = [*answer.get(name, []), *there.get(name, [])]
+    # a node answers with one series of its figures
+    answer["series"] = answer.get("series", [])[:1]
+    answer["moves"] = [to_dict(one) for one in rows]
+    return answer
+
+
+def tell_moved(message: Suspension, settings: NodeSettings) -> tuple[str, ...]:
+    """Have the guests that have moved stand still, too, or go on; returns what they lack for that.
+
+    Raises:
+        VTorqueError: a spare node does not do it.
+    """
+    lacks: list[str] = []
+    for target in moves.targets_of(settings.record_dir(message.job_id, message.start)):
+        answer = ask(target, dataclasses.replace(message, node=target), SUSPENSION_ANSWER_S)
+        lacks += map(str, answer.get("lack", ()))
+    return tuple(lacks)
+
+
+def pass_loss(lost: LostGuest, settings: NodeSettings) -> bool:
+    """Pass on to the job's mother superior that a guest was lost which has moved; False: this node has sent none there.
+
+    Raises:
+        VTorqueError: she does not take it.
+    """
+    record = settings.record_dir(lost.job_id, lost.start)
+    leader = ""
+    with contextlib.suppress(VTorqueError, OSError):
+        leader = superior.read_name(record)
+    if not leader or not has_moved(lost, settings):
+        return False
+    ask(leader, dataclasses.replace(lost, node=settings.node_name))
+    return True
+
+
+def has_moved(lost: LostGuest, settings: NodeSettings) -> bool:
+    """Return whether a guest has moved from this node to the one that reports its loss."""
+    rows = moves.read_moved(settings.record_dir(lost.job_id, lost.start))
+    return any(one.guest == lost.guest and same_host(one.target, lost.node) for one in rows)
+
+
+def targets_of(settings: NodeSettings, job_id: str, start: int) -> t.Sequence[str]:
+    """Return the spare nodes that have guests of a start which have left this one."""
+    return moves.targets_of(settings.record_dir(job_id, start))

@@ -1,0 +1,262 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A guest of this node goes to a spare one while it runs; what fails before it is there leaves it here.
+
+    claim the spare -> order (`state/moves.py`) -> `arrive` there -> files -> libvirt's migration -> note -> clear here
+
+libvirt lets the guest go on there only when it has ended here, and leaves it here when anything fails.  Where it is
+not known what became of it, the spare node is asked; until it answers, nothing is done here (`settle`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import shutil
+import time
+import typing as t
+import xml.etree.ElementTree as ET
+
+from ....module_utils.errors import VTorqueError
+from ....module_utils.job.batch.api import BatchSystem
+from ....module_utils.node.domain import usage
+from ....module_utils.node.domain.connection import Domains
+from ....module_utils.node.domain.domain_xml import NAMESPACE
+from ....module_utils.node.guest import user_additions
+from ....module_utils.node.lifecycle.creation.arriving import digest_of_processor
+from ....module_utils.node.network import nft_rules
+from ....module_utils.node.removal.remove import save_console
+from ....module_utils.node.state import moves, pause_order
+from ....module_utils.node.state.guest_file import GuestFile, read_guest_file
+from ....module_utils.node.state.settings import NodeSettings
+from ....module_utils.state import event_log, layout
+from ....module_utils.state.layout import job_key
+from ....module_utils.system import files, relay
+from ....module_utils.system.clock import Deadline
+from ....module_utils.wire.form import from_dict, to_dict
+from ....module_utils.wire.messages import NodePart
+from ....module_utils.wire.moves import DISK, FILES, LIBVIRT, MEMORY, STATE, Arrival, Moved, Stream
+from ....module_utils.wire.node_answers import GuestFacts
+from . import spares
+from .connection import NotAnswered, ask, end_call, open_call, read_answer, send_files, tunnel
+from .survey import Resident
+
+PAUSE_AFTER_S, PAUSE_AFTER_MIB_S, PAUSED_S = 60.0, 0.03, 60.0
+"""A guest that changes its memory faster than it is copied stands still after so many seconds, and so many for each
+MiB of its memory; and no longer than so many: then it stays."""
+PLACE_S = 300.0
+"""For the spare node to have a copy of the image and a place for the guest."""
+REMOVAL_S = 60.0
+WHY_S = 5.0
+MOVED_FILES = ("seed.iso", "known_hosts", user_additions.HAS)
+"""What a guest has in its directory besides its disk, and the spare node cannot make."""
+
+
+def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSystem, domains: Domains) -> Moved:
+    """Have a guest go on, on a spare node.
+
+    Args:
+        resident: it, which nothing keeps here.
+        target: the spare node, which is free.
+        settings: this node's own.
+        batch: writes the note of the spare node.
+        domains: a connection to libvirt.
+
+    Returns:
+        What became of it.
+
+    Raises:
+        VTorqueError: it is here as before; or it is not known where it is.
+    """
+    guest = t.cast(pathlib.Path, resident.guest)
+    spares.claim(batch, target, resident.job_id)
+    began = time.monotonic()
+    try:
+        place = moves.order_move(guest, target)
+    except OSError as error:
+        spares.give_back(batch, target, resident.job_id)
+        raise VTorqueError(f"the move of guest {guest.name}", str(error)) from error
+    try:
+        paused_s = _bring(resident, target, settings, domains, place)
+    except (OSError, VTorqueError) as error:
+        moved = settle(guest, resident.job_id, resident.start, settings, batch, domains)
+        if moved is not None:
+            return moved
+        why = f"guest {guest.name} did not go to {target}, and goes on here: {error}"
+        _log(settings, resident.job_id, resident.start, why, event_log.WARNING)
+        raise
+    return _commit(
+        guest, resident.job_id, resident.start, target, settings, domains, time.monotonic() - began, paused_s
+    )
+
+
+def settle(
+    guest: pathlib.Path, job_id: str, start: int, settings: NodeSettings, batch: BatchSystem, domains: Domains
+) -> Moved | None:
+    """Bring a move to its end that was broken off: the guest is there, or here; never at both.
+
+    Args:
+        guest: its directory here, with an order.
+        job_id: of its job.
+        start: its number.
+        settings: this node's own.
+        batch: writes the note of the spare node.
+        domains: a connection to libvirt.
+
+    Returns:
+        What became of it; None: it is here.
+
+    Raises:
+        VTorqueError: the spare node does not answer, so that nothing is done.
+    """
+    target = moves.target_of(guest)
+    question = Stream(1, "stream", job_id, start, target, guest.name, STATE, 0.0)
+    there = ask(target, question)
+    if "running" in there.get("states", ()):
+        return _commit(guest, job_id, start, target, settings, domains, 0.0, -1.0)
+    removal = NodePart.removal(job_id, start, target, REMOVAL_S)
+    if there.get("awaited") and ask(target, removal, REMOVAL_S + 30.0).get("left"):
+        raise VTorqueError(f"the move of guest {guest.name} to {target}", "something of it is left there")
+    facts = domains.facts(guest.name)
+    if facts is not None and facts.state == "paused" and not pause_order.is_ordered(settings, job_key(job_id, start)):
+        domains.pause(guest.name, paused=False)
+    moves.end_move(guest)
+    with contextlib.suppress(VTorqueError):  # the sweep of that node does it, too
+        spares.give_back(batch, target, job_id)
+    return None
+
+
+def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Domains, place: pathlib.Path) -> float:
+    guest, part = place.parent, t.cast(NodePart, resident.part)
+    file = t.cast(GuestFile, read_guest_file(guest))
+    pause_after_s = PAUSE_AFTER_S + PAUSE_AFTER_MIB_S * part.guests[0].ram_mib
+    timeout_s = PLACE_S + pause_after_s + PAUSED_S
+    arrival = _arrival(guest, file, part, target, settings, timeout_s + 2 * REMOVAL_S)
+    stream = functools.partial(Stream, 1, "stream", resident.job_id, resident.start, target, guest.name)
+    qemu_uid = domains.capabilities().qemu_ids[0]
+    call = open_call(target, arrival)
+    try:
+        answer = send_files(target, stream(FILES, PLACE_S), _contents(guest, domains))
+        slot = int(answer["slots"][0])
+        with contextlib.ExitStack() as opened:
+            for channel, uid in ((LIBVIRT, os.geteuid()), (MEMORY, qemu_uid), (DISK, qemu_uid)):
+                serve = functools.partial(tunnel, target, stream(channel, 0.0))
+                opened.callback(relay.Listener(place / f"{channel}.sock", uid, serve).close)
+            there = opened.enter_context(Domains(f"qemu+unix:///system?socket={place / LIBVIRT}.sock"))
+            paused_s = domains.move(
+                guest.name,
+                there,
+                functools.partial(_change, file=file, slot=slot, target=target, settings=settings),
+                place / f"{MEMORY}.sock",
+                place / f"{DISK}.sock",
+                pause_after_s=pause_after_s,
+                give_up_after_s=pause_after_s + PAUSED_S,
+            )
+        read_answer(call, target, Deadline.after(REMOVAL_S))
+        return paused_s
+    except VTorqueError:
+        with contextlib.suppress(NotAnswered):  # what the spare node says of it itself is worth more
+            read_answer(call, target, Deadline.after(WHY_S))
+        raise
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise VTorqueError(f"vtorque-node on {target}", f"its answer is of another form: {error}") from error
+    finally:
+        end_call(call)
+
+
+def _arrival(
+    guest: pathlib.Path, file: GuestFile, part: NodePart, target: str, settings: NodeSettings, timeout_s: float
+) -> Arrival:
+    device = settings.tap_name(file.slot)
+    job, hosts = nft_rules.admitted(device, settings) if settings.confine_guests else ((), ())
+    if hosts:
+        raise VTorqueError(f"guest {guest.name}", "some hosts of its job stay bare")
+    return Arrival(
+        1,
+        "arrive",
+        settings.node_name,
+        dataclasses.replace(part, node=target, timeout_s=timeout_s),
+        from_dict(GuestFacts, files.read_json(guest / "facts.json")),
+        file.uuid,
+        file.token,
+        ",".join(job),
+        digest_of_processor() if part.guests[0].hypervisor == "kvm" else "",
+    )
+
+
+def _contents(guest: pathlib.Path, domains: Domains) -> dict[str, bytes]:
+    found = {}
+    for name in MOVED_FILES:
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = (guest / name).read_bytes()
+    if (used := usage.measure_before(domains, guest)) is not None:
+        found[usage.BEFORE] = json.dumps(to_dict(used)).encode()
+    return found
+
+
+def _change(xml: ET.Element, *, file: GuestFile, slot: int, target: str, settings: NodeSettings) -> None:
+    """Make of a domain's XML what the spare node has of it: its device of the bridge, its channel, and all cores."""
+    mark = xml.find(f"metadata/{{{NAMESPACE}}}guest")
+    if mark is None:
+        raise VTorqueError(f"the domain {file.name}", "bears no mark of ours")
+    mark.set("node", target)
+    for device in xml.iterfind("devices/interface/target"):
+        device.set("dev", settings.tap_name(slot))
+    for source in xml.iterfind("devices/channel/source"):
+        if source.get("path") == str(settings.agent_socket(file.slot)):
+            source.set("path", str(settings.agent_socket(slot)))
+    for tune in xml.findall("cputune"):
+        xml.remove(tune)
+    if (vcpu := xml.find("vcpu")) is not None:
+        vcpu.attrib.pop("cpuset", None)
+
+
+def _commit(
+    guest: pathlib.Path,
+    job_id: str,
+    start: int,
+    target: str,
+    settings: NodeSettings,
+    domains: Domains,
+    seconds: float,
+    paused_s: float,
+) -> Moved:
+    """The guest runs there: say so, and take away what is here of it but its slot, whose name and MAC it has."""
+    file = t.cast(GuestFile, read_guest_file(guest))
+    record = settings.record_dir(job_id, start)
+    moved = Moved(
+        guest.name,
+        file.mac,
+        settings.node_name,
+        target,
+        round(time.time(), 3),
+        round(seconds, 3),
+        round(paused_s, 3),
+    )
+    moves.note_moved(record, moved, file.owner_uid)
+    facts = domains.facts(guest.name)
+    if facts is not None and facts.uuid == file.uuid:  # libvirt did not hear that it has ended here
+        domains.destroy(guest.name)
+    took = f" in {seconds:.1f} s" if seconds else ""
+    pause = f", and stood still for {paused_s:.2f} s of it" if paused_s >= 0 else ""
+    _log(settings, job_id, start, f"guest {guest.name} has moved from {settings.node_name} to {target}{took}{pause}")
+    save_console(guest, record, settings, file.owner_uid)
+    shutil.rmtree(guest, ignore_errors=True)
+    settings.agent_socket(file.slot).unlink(missing_ok=True)
+    with contextlib.suppress(VTorqueError):  # the end of the start does it again
+        nft_rules.let_go([settings.tap_name(file.slot)], settings)
+    return moved
+
+
+def _log(settings: NodeSettings, job_id: str, start: int, text: str, level: str = event_log.INFO) -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open(settings.record_dir(job_id, start) / layout.LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        try:
+            event_log.note(fd, text, level, "move")
+        finally:
+            os.close(fd)

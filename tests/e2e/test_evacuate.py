@@ -1,0 +1,139 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`vmgr node evacuate`: a guest goes to a spare node while its job runs, and the job does not notice.
+
+Homes come by NFS: a guest that mounts one by virtiofs cannot move.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+
+import pytest
+
+from .conftest import Site
+from .terminal import Terminal
+from .trouble import NODES, changed, home_server, revive, wait_in_guest
+
+SOURCE, SPARE = NODES
+NOTE = "vtorque: spare"
+HOME = {"home_via": "nfs", "vm_nfs_home": "10.77.0.1:/home"}
+LINES = """
+echo up
+i=0
+until [ -e ~/go ]; do i=$((i + 1)); echo line $i; sleep 0.1; done
+hostname
+"""
+"""Writes lines that have numbers over the job's connection, until it may end."""
+
+
+@contextlib.contextmanager
+def spare_node(site: Site) -> t.Iterator[None]:
+    """The second node is the site's spare one, so that the first gets all jobs."""
+    with home_server(site), changed(site, spare_nodes=[SPARE], **HOME):
+        site.root("fe", f"rm -f /home/alice/go; pbsnodes -o -N '{NOTE}' {SPARE}")
+        try:
+            yield
+        finally:
+            site.root("fe", site.batch.clear.format(SPARE))
+
+
+def domains(site: Site, node: str) -> list[str]:
+    return site.root(node, "virsh list --name").split()
+
+
+def evacuate(site: Site, *options: str) -> tuple[int, list[dict[str, t.Any]]]:
+    done = site.on("fe", "vmgr", "node", "evacuate", SOURCE, "--json", *options)
+    assert done.returncode in (0, 5), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_guest_moves_to_a_spare_node_while_its_job_runs(site: Site) -> None:
+    with spare_node(site):
+        job_id = site.submit(stdin=LINES)
+        assert wait_in_guest(site, job_id) == SOURCE
+        (guest,) = domains(site, SOURCE)
+        status, (row,) = evacuate(site, "--dry-run")
+        assert (status, row["target"], domains(site, SPARE)) == (0, SPARE, [])
+        status, (row,) = evacuate(site)
+        assert (status, row["guest"], row["target"], row["why"]) == (0, guest, SPARE, "")
+        assert (domains(site, SOURCE), domains(site, SPARE)) == ([], [guest])
+        assert site.nodes()[SPARE].note == f"{NOTE} for {site.full_id(job_id)}"
+        assert site.root(SOURCE, "ls /var/lib/vtorque/guests/*/; ip -br link | grep vtq; :").split() == []
+        site.root("fe", "touch /home/alice/go")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err
+        lines = [line for line in ended.out.splitlines() if line.startswith("line ")]
+        assert lines == [f"line {number}" for number in range(1, len(lines) + 1)]
+        (moved,) = json.loads(site.kept(SOURCE, job_id))["moves"]
+        assert (moved["guest"], moved["source"], moved["target"]) == (guest, SOURCE, SPARE)
+        assert 0 <= moved["paused_s"] < 5
+        site.wait_for("the spare node to be free", lambda: site.nodes()[SPARE].note == NOTE, seen=site.nodes)
+        assert domains(site, SPARE) == []
+
+
+@pytest.mark.full
+def test_session_at_a_terminal_goes_on_on_the_spare_node(site: Site) -> None:
+    with spare_node(site):
+        terminal = Terminal(site, *site.batch.session)
+        terminal.expect(site.batch.ready)
+        terminal.type("kept=before; echo here-$kept")
+        terminal.expect("here-before")
+        status, _rows = evacuate(site)
+        assert status == 0
+        terminal.type("echo there-$kept; exit 9")
+        terminal.expect("there-before")
+        assert terminal.end_session() == 9
+
+
+@pytest.mark.full
+def test_guest_that_has_moved_is_suspended_and_its_loss_ends_the_job(site: Site) -> None:
+    with spare_node(site):
+        job_id = site.submit(stdin=LINES)
+        wait_in_guest(site, job_id)
+        assert evacuate(site)[0] == 0
+        site.root("fe", f"qsig -s suspend {job_id}")
+        state = "virsh domstate $(virsh list --all --name | head -1)"
+        site.wait_for("the guest to stand still", lambda: "paused" in site.root(SPARE, state))
+        site.root("fe", f"qsig -s resume {job_id}")
+        site.wait_for("the guest to go on", lambda: "running" in site.root(SPARE, state))
+        site.root(SPARE, f"virsh destroy {domains(site, SPARE)[0]}")
+        ended = site.end(job_id)
+        assert ended.exit_status != 0
+        assert "it was destroyed" in ended.err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("victim", ["vtorque-node here", "vtorque-node there", "libvirtd there", "qemu there"])
+def test_move_that_is_broken_off_leaves_one_guest_and_its_job(site: Site, victim: str) -> None:
+    """Whoever is killed, in the middle of the memory: the guest runs at one of both nodes, and the job ends well."""
+    kill = {
+        "vtorque-node here": (SOURCE, "pkill -9 -n -f [v]torque_node"),
+        "vtorque-node there": (SPARE, "pkill -9 -n -f [v]torque_node"),
+        "libvirtd there": (SPARE, "kill -9 $(cat /run/libvirtd.pid)"),
+        "qemu there": (SPARE, "pkill -9 -f [q]emu-system"),
+    }
+    with spare_node(site):
+        job_id = site.submit(stdin=LINES)
+        wait_in_guest(site, job_id)
+        (guest,) = domains(site, SOURCE)
+        site.root("fe", f"vmgr node evacuate {SOURCE} >/tmp/evacuated 2>&1 & :")
+        begun = f"for i in $(seq 3000); do virsh list --all --name | grep -q {guest} && break; sleep 0.02; done"
+        node, command = kill[victim]
+        site.root(SPARE, begun)
+        site.root(node, f"{command}; :")
+        if victim == "libvirtd there":
+            site.root(SPARE, revive("libvirt"))
+        site.root("fe", "for i in $(seq 600); do pgrep -f 'vmgr node evacuate' >/dev/null || break; sleep 0.2; done")
+
+        def copies() -> list[str]:
+            look = "virsh list --name"
+            return [name for one in NODES for name in site.root(one, look).split()]
+
+        site.wait_for("one guest to run", lambda: copies() == [guest], seen=copies)
+        site.root("fe", "touch /home/alice/go")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err

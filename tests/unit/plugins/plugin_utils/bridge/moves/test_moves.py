@@ -1,0 +1,262 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Spare nodes: who may have one, until when, and what goes on to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import AskedOnce
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import LostGuest, NodePart, Suspension
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Evacuation, Moved
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import evacuate, forward, spares
+
+POLICY = dataclasses.replace(Policy(), spare_nodes=("cn3", "cn4"))
+JOB = "7.head"
+ROW = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.5, 1.25, 0.2)
+
+
+class Job(t.NamedTuple):
+    job_id: str = JOB
+    state: str = "R"
+    start_count: int = 1
+    nodes: tuple[str, ...] = ("cn1",)
+
+
+class Batch:
+    """A batch system with spare nodes; each of its notes can be another's by the time it is read back."""
+
+    def __init__(self, **notes: str) -> None:
+        self.notes, self.busy, self.jobs, self.thief = notes, {}, {JOB: Job()}, ""
+
+    def node(self, name: str) -> BatchNode:
+        if name not in self.notes:
+            raise SiteFault(f"node {name}", "is not known")
+        note = self.notes[name]
+        return BatchNode(
+            name,
+            frozenset({"offline"} if note else {"free"}),
+            8,
+            0,
+            frozenset(),
+            note,
+            self.busy.get(name, frozenset()),
+        )
+
+    def offline(self, name: str, note: str) -> BatchNode:
+        self.notes[name] = self.thief or note
+        return self.node(name)
+
+    def job(self, job_id: str) -> Job:
+        if job_id not in self.jobs:
+            raise UnknownJob(job_id, "is not known")
+        return self.jobs[job_id]
+
+    def nodes(self) -> tuple[BatchNode, ...]:
+        return tuple(map(self.node, self.notes))
+
+
+@pytest.fixture
+def settings(tmp_path: pathlib.Path) -> NodeSettings:
+    return NodeSettings(node_name="cn3", node_number=3, run_dir=tmp_path / "run", state_dir=tmp_path / "state")
+
+
+def test_spare_is_claimed_for_one_job_and_given_back() -> None:
+    batch = Batch(cn3="vtorque: spare", cn4="vtorque: spare for 8.head")
+    free, reasons = spares.find_free(POLICY, batch)  # type: ignore[arg-type]
+    assert free == ("cn3",)
+    assert reasons == "cn4 is not offline with the note 'vtorque: spare', but with 'vtorque: spare for 8.head'"
+    spares.claim(batch, "cn3", JOB)  # type: ignore[arg-type]
+    assert batch.notes["cn3"] == "vtorque: spare for 7.head"
+    spares.check_claim(batch, "cn3", JOB)  # type: ignore[arg-type]
+    with pytest.raises(SiteFault, match="is not offline with the note"):
+        spares.claim(batch, "cn3", "9.head")  # type: ignore[arg-type]
+    assert not spares.give_back(batch, "cn3", "9.head")  # type: ignore[arg-type]
+    assert spares.give_back(batch, "cn3", JOB)  # type: ignore[arg-type]
+    assert batch.notes["cn3"] == "vtorque: spare"
+
+
+def test_spare_that_another_job_takes_at_the_same_moment_goes_to_one_of_both() -> None:
+    batch = Batch(cn3="vtorque: spare")
+    batch.thief = "vtorque: spare for 9.head"
+    with pytest.raises(SiteFault, match="somebody else wrote its note"):
+        spares.claim(batch, "cn3", JOB)  # type: ignore[arg-type]
+    with pytest.raises(SiteFault, match=r"its note is 'vtorque: spare for 9\.head'"):
+        spares.check_claim(batch, "cn3", JOB)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("note", "why"),
+    [("", "but without one"), ("fan broken", "but with 'fan broken'"), ("vtorque: disk: full", "disk: full")],
+)
+def test_node_with_another_note_or_none_is_no_spare(note: str, why: str) -> None:
+    batch = Batch(cn3=note, cn4="vtorque: spare")
+    batch.busy["cn4"] = frozenset({"8.head"})
+    free, reasons = spares.find_free(POLICY, batch)  # type: ignore[arg-type]
+    assert free == ()
+    assert why in reasons
+    assert "cn4 has job 8.head" in reasons
+
+
+def test_site_without_spare_nodes_says_so() -> None:
+    assert spares.find_free(Policy(), Batch()) == (  # type: ignore[arg-type]
+        (),
+        "the site has no other spare nodes (spare_nodes)",
+    )
+
+
+def part(node: str = "cn3") -> NodePart:
+    return NodePart.removal(JOB, 1, node, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("note", "policy", "other", "why"),
+    [
+        ("vtorque: spare", POLICY, "", "its note is 'vtorque: spare', not 'vtorque: spare for 7.head'"),
+        ("vtorque: spare for 8.head", POLICY, "", "its note is 'vtorque: spare for 8.head'"),
+        ("vtorque: spare for 7.head", Policy(), "", "is no spare node"),
+        ("vtorque: spare for 7.head", POLICY, "8.head.1", "guests of 8.head.1 are here"),
+        ("vtorque: spare for 7.head", POLICY, "", ""),
+    ],
+)
+def test_spare_takes_guests_in_of_the_one_job_that_its_note_names(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, note: str, policy: Policy, other: str, why: str
+) -> None:
+    monkeypatch.setattr(evacuate, "open_batch", lambda _policy: Batch(cn3=note))
+    if other:
+        (settings.guests_dir / other).mkdir(parents=True)
+    if not why:
+        evacuate.check_spare(part(), "cn1", policy, settings)
+        return
+    with pytest.raises(SiteFault, match=why):
+        evacuate.check_spare(part(), "cn1", policy, settings)
+
+
+@pytest.mark.parametrize(
+    ("state", "guests", "named", "given"),
+    [
+        ("R", False, "", False),
+        ("C", False, "", True),
+        ("", False, "", True),
+        ("C", True, "", False),
+        ("R", False, JOB, True),
+        ("C", False, "8.head", False),
+    ],
+)
+def test_spare_is_free_again_when_its_job_has_ended_and_nothing_is_left(
+    settings: NodeSettings, state: str, guests: bool, named: str, given: bool
+) -> None:
+    batch = Batch(cn3="vtorque: spare for 7.head")
+    batch.jobs = {JOB: Job(state=state)} if state else {}
+    if guests:
+        (settings.guests_dir / "7.head.1").mkdir(parents=True)
+    assert evacuate.give_back_spare(POLICY, settings, batch, job_id=named) is given  # type: ignore[arg-type]
+    assert batch.notes["cn3"] == ("vtorque: spare" if given else "vtorque: spare for 7.head")
+
+
+@pytest.mark.parametrize(
+    ("came", "job", "lives"),
+    [
+        (True, Job(), True),
+        (False, Job(), False),
+        (True, Job(state="C"), False),
+        (True, Job(start_count=2), False),
+        (True, Job(nodes=("cn2",)), False),
+    ],
+)
+def test_start_whose_guest_has_come_lives_as_long_as_on_its_former_node(
+    settings: NodeSettings, came: bool, job: Job, lives: bool
+) -> None:
+    guest = settings.start_dir(JOB, 1) / "vcn1-1"
+    guest.mkdir(parents=True)
+    if came:
+        moves.note_arrival(guest, "cn1")
+    batch = Batch()
+    batch.jobs = {JOB: job}
+    asked = AskedOnce(batch)  # type: ignore[arg-type]
+    assert evacuate.came_and_lives(settings, asked, JOB, 1) is lives
+
+
+def test_node_of_the_cluster_cannot_have_another_one_evacuated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evacuate, "open_batch", lambda _policy: Batch(cn3="", localhost=""))
+    request = Evacuation(1, "evacuate", "cn3", dry_run=True)
+    with pytest.raises(VTorqueError, match="localhost asks for it"):
+        evacuate.evacuate(request, dataclasses.replace(POLICY, node_number=3), "cn3", "127.0.0.1")
+    with pytest.raises(VTorqueError, match="this is cn1"):
+        evacuate.evacuate(request, dataclasses.replace(POLICY, node_number=3), "cn1", "")
+
+
+# -- what a node passes on
+
+
+class Asked:
+    """Other nodes, and what they were asked."""
+
+    def __init__(self, answer: dict[str, t.Any] | VTorqueError) -> None:
+        self.answer, self.heard = answer, []
+
+    def __call__(self, host: str, message: t.Any, _timeout_s: float = 0) -> dict[str, t.Any]:
+        self.heard.append((host, message))
+        if isinstance(self.answer, VTorqueError):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def former(tmp_path: pathlib.Path) -> NodeSettings:
+    """A node from which a guest has moved."""
+    found = NodeSettings(node_name="cn1", node_number=1, run_dir=tmp_path / "run", state_dir=tmp_path / "state")
+    moves.note_moved(found.record_dir(JOB, 1), ROW, None)
+    return found
+
+
+def test_removal_goes_on_to_the_spare_and_its_answer_comes_back(
+    former: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"ok": True, "removed": ["domain vcn1-1"], "left": [], "used": [{"name": "vcn1-1"}], "series": [2]}
+    asked = Asked(there)
+    monkeypatch.setattr(forward, "ask", asked)
+    answer = forward.remove_moved(part("cn1"), {"removed": ["slot 1"], "left": [], "series": [1]}, former)
+    assert answer["removed"] == ["slot 1", "domain vcn1-1"]
+    assert (answer["used"], answer["series"], answer["moves"][0]["target"]) == ([{"name": "vcn1-1"}], [1], "cn3")
+    ((host, message),) = asked.heard
+    assert (host, message.do, message.node, message.job_id) == ("cn3", "absent", "cn3", JOB)
+
+
+def test_spare_that_is_silent_leaves_its_guest_in_the_answer(
+    former: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forward, "ask", Asked(VTorqueError("vtorque-node on cn3", "gave no answer in time")))
+    answer = forward.remove_moved(part("cn1"), {"removed": [], "left": []}, former)
+    assert answer["left"] == ["guests that have moved to cn3: vtorque-node on cn3: gave no answer in time"]
+
+
+def test_suspension_goes_on_to_the_spare(former: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked({"ok": True, "lack": ["no memory"]})
+    monkeypatch.setattr(forward, "ask", asked)
+    assert forward.tell_moved(Suspension(1, "fit", JOB, 1, "cn1"), former) == ("no memory",)
+    assert asked.heard == [("cn3", Suspension(1, "fit", JOB, 1, "cn3"))]
+    assert forward.tell_moved(Suspension(1, "fit", "8.head", 1, "cn1"), former) == ()
+
+
+def test_loss_of_a_guest_that_has_moved_reaches_the_mother_superior_in_the_name_of_its_former_node(
+    former: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked({"ok": True})
+    monkeypatch.setattr(forward, "ask", asked)
+    lost = LostGuest(1, "lost", JOB, 1, "cn3", "vcn1-1", "it crashed", "")
+    assert not forward.pass_loss(lost, former)  # it leads the job itself
+    forward.superior.keep("cn2", former.record_dir(JOB, 1), reader_uid=0)
+    assert forward.pass_loss(lost, former)
+    assert asked.heard == [("cn2", dataclasses.replace(lost, node="cn1"))]
+    assert not forward.pass_loss(dataclasses.replace(lost, node="cn4"), former)
+    assert not forward.pass_loss(dataclasses.replace(lost, guest="vcn1-2"), former)
