@@ -96,7 +96,7 @@ def note_finding(note: str) -> Finding:
         note: as the batch server has it.
     """
     if is_spare_note(note):
-        return Finding("note", shown="spare")
+        return Finding("note", cell="spare")
     if note.startswith(NOTE_PREFIX):
         return Finding("note", BAD, "ours", note, "mend it: vtorque-sweep takes the note back then")
     return Finding("note", WARN, "yes", note) if note else Finding("note", cell="-")
