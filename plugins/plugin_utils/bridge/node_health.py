@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node that is degrading: our note, lines in logs, a checkpoint of its jobs, by the site's choice (`on_degrading`).
+"""A node that is degrading: our note, lines in logs, and a checkpoint or a move of its jobs, by the site's choice.
 
 The sweep calls this, every two minutes.  The note is taken back as every note of ours (`offline_note.take_back`), when
 `find_faults` finds nothing any more.
@@ -28,10 +28,11 @@ from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.telemetry import node_figures
 from ...module_utils.state import event_log, layout
 from ...module_utils.system.clock import Deadline
+from .moves import evacuate, spares
 
 LOOK_S = 60.0
 """Seconds for all sources of a node."""
-NOTE, CHECKPOINT = "note", "checkpoint"
+CHECKPOINT, EVACUATE = "checkpoint", "evacuate"
 COMPONENT = "health"
 
 
@@ -42,7 +43,7 @@ class HealthChange:
     Attributes:
         degrading: what its sources report, in one line; "": it is well.
         note: that was written on the node now, or "".
-        ordered: starts of jobs of which a checkpoint was ordered now.
+        ordered: starts of jobs of which a checkpoint or a move was ordered now.
         problems: what could not be read or done, a line each.
     """
 
@@ -84,7 +85,7 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
     problems = [f"health of this node, {one.name}: {one.unknown}" for one in now.sources if one.unknown]
     if not now.degrading:
         return HealthChange(problems=tuple(problems))
-    note, ordered = "", tuple[str, ...]()
+    note = ""
     try:
         note, refused = _write_note(batch, policy, node, now.why)
         if refused:
@@ -93,13 +94,8 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
                 event_log.report(problems[-1], event_log.ERROR, COMPONENT)
     except SiteFault as error:
         problems.append(f"{node} is degrading, and whether it takes jobs is not known: {error}")
-    if policy.on_degrading == CHECKPOINT:
-        try:
-            ordered, failed = _order_checkpoints(batch, settings, now.ordered)
-            problems += failed
-        except VTorqueError as error:
-            problems.append(f"no checkpoint was ordered: {error}")
-    return HealthChange(now.why, note, ordered, tuple(problems))
+    ordered, failed = _order_more(batch, policy, settings, now.ordered)
+    return HealthChange(now.why, note, ordered, (*problems, *failed))
 
 
 def find_faults(settings: NodeSettings, cause: str) -> tuple[NodeFault, ...]:
@@ -145,6 +141,20 @@ def _find(nodes: t.Sequence[BatchNode], name: str) -> BatchNode:
     return found[0]
 
 
+def _order_more(
+    batch: BatchSystem, policy: Policy, settings: NodeSettings, ordered: t.Collection[str]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Order what the site wants besides a note; returns the starts for which it is, and what went wrong."""
+    try:
+        if policy.on_degrading == CHECKPOINT:
+            return _order_checkpoints(batch, settings, ordered)
+        if policy.on_degrading == EVACUATE:
+            return _order_evacuation(batch, policy, settings, ordered)
+    except (OSError, VTorqueError) as error:
+        return (), [f"no {policy.on_degrading} was ordered: {error}"]
+    return (), []
+
+
 def _order_checkpoints(
     batch: BatchSystem, settings: NodeSettings, ordered: t.Collection[str]
 ) -> tuple[tuple[str, ...], list[str]]:
@@ -164,14 +174,37 @@ def _order_checkpoints(
             continue
         except SiteFault as error:
             problems.append(f"no checkpoint of start {directory.name} was ordered: {error}")
-    for key in new:
-        _add_to_log(settings, key, "a checkpoint was ordered, since the node is degrading")
-    try:
-        if new:
-            degrading.note_order(settings, new, Deadline.after(degrading.LOCK_S))
-    except (OSError, VTorqueError) as error:
-        problems.append(f"the order of checkpoints is not noted, and is given again: {error}")
+    problems += _note_order(settings, new, "a checkpoint was ordered, since the node is degrading")
     return tuple(new), problems
+
+
+def _order_evacuation(
+    batch: BatchSystem, policy: Policy, settings: NodeSettings, ordered: t.Collection[str]
+) -> tuple[tuple[str, ...], list[str]]:
+    """Order one move of the guests here; returns their starts, and what went wrong.
+
+    A move that fails pauses its guest, so that it is not tried at each look; `vmgr node evacuate` tries again.
+    """
+    names = [directory.name for directory in entries(settings.guests_dir)]
+    new = tuple(name for name in names if layout.start_of(name) and name not in ordered)
+    if not new:
+        return (), []
+    free, why = spares.find_free(policy, batch, but=(settings.node_name,))
+    if not free:
+        return (), [f"no guest is moved, since no spare node is free: {why}"]
+    evacuate.begin(policy, settings.node_name)
+    return new, _note_order(settings, new, "a move to a spare node was ordered, since the node is degrading")
+
+
+def _note_order(settings: NodeSettings, keys: t.Sequence[str], text: str) -> list[str]:
+    for key in keys:
+        _add_to_log(settings, key, text)
+    try:
+        if keys:
+            degrading.note_order(settings, keys, Deadline.after(degrading.LOCK_S))
+    except (OSError, VTorqueError) as error:
+        return [f"the order is not noted, and is given again: {error}"]
+    return []
 
 
 def _has_checkpoints(directory: pathlib.Path) -> bool:

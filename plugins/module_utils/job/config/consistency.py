@@ -93,6 +93,8 @@ def _health(policy: Policy) -> t.Iterator[tuple[str, str]]:
             yield "on_degrading", f"jobs of {policy.batch_system} have no checkpoints"
         elif policy.checkpoint_dir is None:
             yield "on_degrading", "checkpoint needs checkpoint_dir"
+    if policy.on_degrading == "evacuate" and not policy.spare_nodes:
+        yield "on_degrading", "evacuate needs spare_nodes"
 
 
 def region_mib(policy: Policy, asked: int | None = None) -> int:

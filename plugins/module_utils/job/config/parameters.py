@@ -270,7 +270,9 @@ class Policy:
         "what makes a node degrading: lines `counter NAME FILES limit=N`, `program NAME PATH`, `message NAME`",
     )
     on_degrading: str = _parameter(
-        choice("note", "checkpoint"), "note", "for a degrading node: a note, or also a checkpoint of its jobs"
+        choice("note", "checkpoint", "evacuate"),
+        "note",
+        "for a degrading node: a note, or also a checkpoint of its jobs or their move to spare nodes",
     )
     record_days: int = _parameter(number(1, 36500), 90, "days until records of jobs are deleted")
     record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")

@@ -210,7 +210,7 @@ def read_health(settings: NodeSettings) -> NodeHealth:
 
 
 def note_order(settings: NodeSettings, keys: t.Iterable[str], deadline: Deadline) -> None:
-    """Note that a checkpoint of starts was ordered, so that it is not ordered at each look.
+    """Note that a checkpoint or a move of starts was ordered, so that it is not ordered at each look.
 
     Raises:
         VTorqueError: it cannot be stored.

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import socket
+import subprocess
+import typing as t
 
 from ....module_utils.errors import SiteFault, VTorqueError
 from ....module_utils.job.batch.api import BatchSystem, UnknownJob
@@ -20,6 +23,8 @@ from ....module_utils.node.state.directories import entries, guest_directories
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.state.layout import start_of
 from ....module_utils.system.clock import Deadline
+from ....module_utils.system.environment import ROOT_ENVIRONMENT
+from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import NodePart
 from ....module_utils.wire.moves import Evacuation, Evacuee
 from ..node_settings import settings_of
@@ -60,6 +65,30 @@ def evacuate(request: Evacuation, policy: Policy, node: str, peer: str) -> tuple
             _evacuee(resident, request, policy, settings, batch, domains, used)
             for resident in list_residents(policy, settings, batch, domains)
         )
+
+
+def begin(policy: Policy, node: str) -> None:
+    """Have this node's own `vtorque-node` evacuate it, and do not wait: moves take longer than whoever orders them may.
+
+    Args:
+        policy: the site's.
+        node: this node.
+
+    Raises:
+        OSError: the program cannot be called.
+    """
+    question = json.dumps(to_dict(Evacuation(1, "evacuate", node, False))).encode() + b"\n"
+    process = subprocess.Popen(
+        [f"{policy.prefix_nodes}/bin/vtorque-node"],
+        env=ROOT_ENVIRONMENT,
+        cwd="/",
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with t.cast(t.IO[bytes], process.stdin) as stream:
+        stream.write(question)
 
 
 def _evacuee(

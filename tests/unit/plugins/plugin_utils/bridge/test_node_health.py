@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
+import time
 import types
 import typing as t
 
@@ -283,3 +285,33 @@ def test_checkpoint_that_the_batch_system_refuses_is_reported_and_tried_again(si
     assert "no checkpoint of start 7.head.1 was ordered: qsig" in site.look().problems[0]
     del site.server.ask_checkpoint
     assert site.look().ordered == ("7.head.1",)
+
+
+def test_guests_are_moved_once_for_each_start_as_soon_as_a_spare_node_is_free(
+    site: Site, tmp_path: pathlib.Path
+) -> None:
+    asked = tmp_path / "asked"
+    program = tmp_path / "bin" / "vtorque-node"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat >>{asked}.new && mv {asked}.new {asked}\n", "utf-8")
+    program.chmod(0o755)
+    site.policy = Policy(on_degrading="evacuate", offline_brake="0", spare_nodes=("cn5",), prefix_nodes=str(tmp_path))
+    log = site.start("7.head.1", checkpoint=False)
+    site.report(REPORT)
+    found = site.look()
+    assert found.ordered == ()
+    assert any("no spare node is free: cn5 is not offline" in problem for problem in found.problems)
+    site.server.change("cn5", note="vtorque: spare", states=frozenset({"offline"}))
+    assert site.look().ordered == ("7.head.1",)
+    until = time.monotonic() + 30
+    while not asked.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    question = json.loads(asked.read_text("utf-8"))
+    assert (question["do"], question["node"], question["dry_run"]) == ("evacuate", "cn1", False)
+    assert "a move to a spare node was ordered" in log.read_text("utf-8")
+    asked.unlink()
+    assert (site.look().ordered, asked.exists()) == ((), False)
+    site.start("8.head.1")
+    program.unlink()
+    assert any("no evacuate was ordered" in problem for problem in site.look().problems)

@@ -31,7 +31,7 @@ def load(directory: pathlib.Path, text: str) -> policy_file.Policy:
         (f"health_sources: [{', '.join(f'program n{n} /x' for n in range(33))}]\n", "health_sources", "33 lines"),
         ("on_degrading: checkpoint\n", "on_degrading", "needs checkpoint_dir"),
         (f"{SLURM}on_degrading: checkpoint\n", "on_degrading", "jobs of slurm have no checkpoints"),
-        ("on_degrading: evacuate\n", "on_degrading", "note or checkpoint"),
+        ("on_degrading: evacuate\n", "on_degrading", "needs spare_nodes"),
     ],
 )
 def test_value_that_cannot_be_kept_is_refused(tmp_path: pathlib.Path, text: str, name: str, reason: str) -> None:
