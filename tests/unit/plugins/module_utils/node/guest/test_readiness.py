@@ -55,6 +55,8 @@ class FakeDomains:
     def ring(self, *event: str) -> None:
         if event[1] in ("stopped", "shutdown", "crashed", "undefined"):
             self.states[event[0]] = None
+        elif event[1] == "suspended":
+            self.states[event[0]] = Facts("paused")
         self.heard.append(DomainEvent(*event))
         os.eventfd_write(self.bell, 1)
 
@@ -321,7 +323,7 @@ def test_guest_that_dies_is_told_with_its_last_words(scene: Scene, kind: str) ->
 
 def test_guest_that_is_paused_is_told_with_the_reason(scene: Scene) -> None:
     scene.guest()
-    scene.domains.ring("vcn1-1", "suspended", "an I/O error")
+    threading.Timer(0.2, scene.domains.ring, ["vcn1-1", "suspended", "an I/O error"]).start()
     with pytest.raises(VTorqueError, match=r"paused: an I/O error"):
         scene.wait()
 
@@ -345,6 +347,15 @@ def test_late_word_of_the_end_of_a_guest_of_the_same_name_is_none_of_this_one(sc
     """libvirt tells it after its own answer: a warm start that failed is ended, and the guest boots at once."""
     guest = scene.guest()
     scene.domains.ring("vcn1-1", "stopped", "it was destroyed")
+    scene.domains.states["vcn1-1"] = Facts("running")
+    scene.says(guest, ready_line())
+    assert scene.wait() == {"vcn1-1": ADDRESS}
+
+
+def test_guest_that_stood_still_after_its_restore_and_runs_is_none_that_was_paused(scene: Scene) -> None:
+    guest = scene.guest()
+    scene.domains.ring("vcn1-1", "suspended", "")
+    scene.domains.ring("vcn1-1", "resumed", "")
     scene.domains.states["vcn1-1"] = Facts("running")
     scene.says(guest, ready_line())
     assert scene.wait() == {"vcn1-1": ADDRESS}
