@@ -35,6 +35,7 @@ from ..verdict.enforce import Enforced, enforce, message, outcome
 from . import playbook, user_script
 from .ansible_process import Player
 from .live_log import follow_log, log_wishes
+from .replaced_nodes import blame_replaced
 from .server_word import GivenUp, ask_server, give_back
 from .start import GoAhead, Places, Start
 
@@ -273,8 +274,6 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
 def _end_well(case: _Case) -> Ending:
     if case.job is None or not any(case.start.directory.glob(layout.StepFile.REPLACED.pattern)):
         return Ending()
-    from .replaced_nodes import blame_replaced  # which hardly any start needs
-
     alarm = blame_replaced(case.start, case.job, case.policy, until=case.until, uid=case.call.uid)
     return Ending(alarm=alarm.text, grave=alarm.grave)
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...effects import leaves_nothing
 from .job_plan import IdleNode, JobPlan
 
 
-@leaves_nothing
 def may_lose(plan: JobPlan, node: str) -> bool:
     """Return whether another node can take the place of this one: there is a spare one, and guests may move away.
 
@@ -28,7 +26,6 @@ def may_lose(plan: JobPlan, node: str) -> bool:
     return bool(plan.spares) and not leads_alone
 
 
-@leaves_nothing
 def replace_node(plan: JobPlan, node: str) -> tuple[JobPlan, str]:
     """Return the plan with the first spare node in the place of another, and which one that is.
 

@@ -231,7 +231,6 @@ def decide(
     return Verdict(error.fault, action, blame.offline, blame.note, blame.lines, tried, of, grave)
 
 
-@leaves_nothing
 def another_may_do(
     node: str, errors: t.Mapping[str, VTorqueError], *, superior: str = "", made: t.Collection[str] = ()
 ) -> bool:
@@ -252,7 +251,6 @@ def another_may_do(
     return of_image < 2 and (bool(of_image) or not alike)
 
 
-@leaves_nothing
 def judge_replaced(
     error: VTorqueError, *, job: BatchJob, nodes: t.Sequence[BatchNode] | None, policy: Policy, node: str
 ) -> Verdict:
