@@ -11,6 +11,8 @@ MAKEFLAGS += --no-print-directory
 
 # the image of the demo's guests: tiny (boots in seconds) or debian
 GUEST ?= tiny
+# what `make demo` shows: a few jobs (jobs), or one that outlives its nodes (survive)
+STORY ?= jobs
 LAB := build/runtime/bin/python -m lab
 LAB_DIRECTORY := $(or $(VTORQUE_LAB),/run/vtorque-lab)
 # the batch system of `make demo` and `make lab`: what acts like Torque, or a real Slurm (slurm); `make e2e BATCH=slurm`: tests on that alone
@@ -48,7 +50,7 @@ help: ## this list
 # what people type
 
 .PHONY: demo lab down
-demo: ## install what is needed, run a few jobs in virtual machines on this machine (GUEST=tiny|debian BATCH=torque|slurm; STORY=devices: one by KVM, in an emulated machine)
+demo: ## install what is needed, run a few jobs in virtual machines on this machine (GUEST=tiny|debian BATCH=torque|slurm; STORY=survive: a job that outlives its nodes; STORY=devices: one by KVM, in an emulated machine)
 	@GUEST=$(GUEST) BATCH=$(BATCH) STORY=$(STORY) lab/demo.sh
 
 lab: ## leave a small cluster running on this machine (BATCH=torque|slurm), and say what to type next

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # demo.sh [--stay]: install what is needed, raise the lab, tell the story of a few jobs, end the lab (or let it stay).
 # GUEST=tiny (default) or debian chooses the image; BATCH=torque (default) or slurm the batch system.
-# STORY=devices instead: a job with cores, cells, huge pages and cards of its node, by KVM in an emulated machine.
+# STORY=survive: a job that outlives its nodes instead, on Torque and tiny guests alone.
+# STORY=devices: a job with cores, cells, huge pages and cards of its node, by KVM in an emulated machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export STEP_LOG=build/log/demo.log
@@ -27,8 +28,12 @@ that acts like Torque" ;;
     *) echo "demo: BATCH=$BATCH: torque or slurm" >&2; exit 2 ;;
 esac
 
-case ${STORY:-jobs} in
+STORY=${STORY:-jobs} nodes=fe,cn1,cn2
+case $STORY in
     jobs) ;;
+    survive)
+        [ "$GUEST$BATCH${1:-}" = tinytorque ] || { echo "demo: STORY=survive has tiny guests on Torque alone" >&2; exit 2; }
+        nodes=fe,cn1,cn2,cn3,cn4 takes="about 5 minutes, half of it waiting for nodes that are lost" ;;
     devices)
         cat <<TEXT
 This boots an emulated machine that has a real /dev/kvm, two NUMA cells and cards to hand on, raises the cluster in it,
@@ -47,12 +52,12 @@ TEXT
         build/runtime/bin/python -m lab.machine.story
         exit
         ;;
-    *) echo "demo: STORY=$STORY: jobs or devices" >&2; exit 2 ;;
+    *) echo "demo: STORY=$STORY: jobs, survive or devices" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
 vTorque runs the jobs of $cluster in virtual machines that exist for one job.
-This shows it on this one machine: a front end and two compute nodes made of namespaces, $system,
+This shows it on this one machine: a front end and compute nodes made of namespaces, $system,
 and real guests under libvirt. It takes $takes.
   installs   packages of the distribution (libvirt, qemu, dnsmasq, openssh, ...), Python packages into build/
   makes      build/ in this folder, and while it runs namespaces and bridges of its own; the network is not touched
@@ -67,11 +72,15 @@ if [ "$GUEST" = debian ]; then
     step "the Debian guest image (role guest_image)" lab/debian_image.sh
 fi
 [ "${1:-}" = --stay ] || trap '"${LAB[@]}" down >>"$STEP_LOG" 2>&1' EXIT
-step "the lab: front end fe, nodes cn1 and cn2" "${LAB[@]}" up --pool build/pool --batch "$BATCH"
+step "the lab: front end and nodes, $nodes" "${LAB[@]}" up --pool build/pool --batch "$BATCH" --nodes "$nodes"
 
 if [ "${1:-}" = --stay ]; then
     step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
     build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH" --next
     exit 0
 fi
-build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH"
+if [ "$STORY" = survive ]; then
+    build/runtime/bin/python -m lab.survive
+else
+    build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH"
+fi

@@ -17,6 +17,7 @@ import resource
 import signal
 import stat
 import sys
+import time
 import typing as t
 
 from ...module_utils.errors import VTorqueError
@@ -42,6 +43,8 @@ if t.TYPE_CHECKING:
 NOTHING_RUN = 1
 LOST = 69
 ENVIRONMENT_FD = 3
+ATTACH_S, ATTACH_PAUSE_S = 300.0, 2.0
+"""For the guest of a job that has returned to give a session, and between two tries."""
 
 
 class Refused(VTorqueError):
@@ -148,10 +151,27 @@ def _batch(script: JobScript, record: ReadyRecord, directory: t.Any, start: JobS
     if record.returned:
         for fd in (1, 2):
             _empty(fd)
-        return session.Conversation(record, directory, "attach", b"", watch).run()
+        return _attach(record, directory, watch)
     with contextlib.ExitStack() as stack:
         witness = stack.enter_context(contextlib.closing(job_signals.Witness())) if start.execute else None
         return session.Conversation(record, directory, "batch", message, watch, early=True, witness=witness).run()
+
+
+def _attach(record: ReadyRecord, directory: t.Any, watch: LostWatch) -> session.End:
+    """Follow a job that has returned with its guest, where it is, and has begun long ago.
+
+    A file server has gone on since the checkpoint was taken, and takes nothing over the connection of then.  The kernel
+    of the guest begins a new one after three minutes (nfs(5): timeo=600, retrans=2), and a login waits for it, too.
+    """
+    until = time.monotonic() + ATTACH_S
+    while True:
+        talk = session.Conversation(record, directory, "attach", b"", watch)
+        try:
+            return talk.run()
+        except session.NotBegun:
+            if talk.signals or time.monotonic() > until:
+                raise
+        time.sleep(ATTACH_PAUSE_S)
 
 
 def _empty(fd: int) -> None:

@@ -42,6 +42,10 @@ class ConnectionLost(VTorqueError):
     """The connection broke after the job had begun: how it ended is not known."""
 
 
+class NotBegun(VTorqueError):
+    """The guest gave no session: nothing was run, and another try harms nothing."""
+
+
 @frozen
 class End:
     """How the far end says that it ended: `exit 37`, `signal 15`, `place /tmp/...`, `broken words`."""
@@ -293,7 +297,7 @@ class Conversation:
                 "its guest may have ended, panicked or lost its network",
             )
         output = " ".join((err.before or out.before).decode(errors="replace").split())
-        raise VTorqueError(
+        raise NotBegun(
             "nothing was run",
             f"no connection to {self._guest}: {output or 'it ended the session before the job began'}"[:600],
             # ssh itself would have said something
