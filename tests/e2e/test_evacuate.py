@@ -73,6 +73,8 @@ def test_guest_moves_to_a_spare_node_while_its_job_runs(site: Site) -> None:
         assert 0 <= moved["paused_s"] < 5
         site.wait_for("the spare node to be free", lambda: site.nodes()[SPARE].note == NOTE, seen=site.nodes)
         assert domains(site, SPARE) == []
+        front = f"/var/lib/vtorque/records/{site.full_id(job_id)}.1/record.json"
+        site.wait_for("the record to reach the front end", lambda: '"moves"' in site.read(front))
 
 
 @pytest.mark.full
@@ -127,13 +129,15 @@ def test_move_that_is_broken_off_leaves_one_guest_and_its_job(site: Site, victim
         site.root(node, f"{command}; :")
         if victim == "libvirtd there":
             site.root(SPARE, revive("libvirt"))
-        site.root("fe", "for i in $(seq 600); do pgrep -f 'vmgr node evacuate' >/dev/null || break; sleep 0.2; done")
+        site.root("fe", "for i in $(seq 600); do pgrep -f '[v]mgr node evacuate' >/dev/null || break; sleep 0.2; done")
 
         def copies() -> list[str]:
             look = "virsh list --name"
             return [name for one in NODES for name in site.root(one, look).split()]
 
         site.wait_for("one guest to run", lambda: copies() == [guest], seen=copies)
+        site.root(SOURCE, "/opt/vtorque/bin/vtorque-sweep >/dev/null; :")
+        assert site.root(SOURCE, "ls -d /var/lib/vtorque/guests/*/*/move 2>/dev/null; :") == ""
         site.root("fe", "touch /home/alice/go")
         ended = site.end(job_id)
         assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err

@@ -158,6 +158,7 @@ _GUEST = _object(
     pages=_text,
     warm=_text,
 )
+_MOVE = _object(guest=_text, mac=_text, source=_text, target=_text, at=_figure, seconds=_figure, paused_s=_figure)
 FORM: dict[str, Check] = {
     "version": _count,
     "job_id": _text,
@@ -180,6 +181,7 @@ FORM: dict[str, Check] = {
     "vm_prologue": _FACTS,
     "vm_epilogue": _FACTS,
     "left": _list(_text),
+    "moves": _list(_MOVE),
     "energy": _mapping(_object(joules=_figure, how=_text), MANY),
     "exit_status": _count,
     "ended": _or_none(_figure),

@@ -20,7 +20,6 @@ import pathlib
 import shutil
 import time
 
-from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...state import layout
 from ...system import files
@@ -74,7 +73,6 @@ def order_move(guest: pathlib.Path, target: str) -> pathlib.Path:
     return place
 
 
-@leaves_nothing
 def target_of(guest: pathlib.Path) -> str:
     """Return where a guest is to go; "": nowhere."""
     with contextlib.suppress(OSError, VTorqueError, AttributeError):
@@ -98,7 +96,6 @@ def note_arrival(guest: pathlib.Path, source: str) -> None:
     files.write(guest / ARRIVED, json.dumps({"source": source}))
 
 
-@leaves_nothing
 def source_of(start: pathlib.Path) -> str:
     """Return from which node the guests of a start came while their job ran; "": they began here."""
     for path in sorted(start.glob(f"*/{ARRIVED}")):
@@ -124,7 +121,6 @@ def note_moved(record: pathlib.Path, moved: Moved, reader_uid: int | None) -> No
     files.write(record / layout.MOVED, json.dumps({"moves": rows}), reader_uid=reader_uid)
 
 
-@leaves_nothing
 def read_moved(record: pathlib.Path) -> tuple[Moved, ...]:
     """Return the guests of a start that have left this node; () where none has.
 
@@ -136,7 +132,6 @@ def read_moved(record: pathlib.Path) -> tuple[Moved, ...]:
     return ()
 
 
-@leaves_nothing
 def targets_of(record: pathlib.Path) -> tuple[str, ...]:
     """Return the nodes that have guests of a start which have left this one."""
     return tuple(dict.fromkeys(one.target for one in read_moved(record)))

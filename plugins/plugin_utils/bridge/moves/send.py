@@ -31,7 +31,7 @@ from ....module_utils.node.guest import user_additions
 from ....module_utils.node.lifecycle.creation.arriving import digest_of_processor
 from ....module_utils.node.network import nft_rules
 from ....module_utils.node.removal.remove import save_console
-from ....module_utils.node.state import moves, pause_order
+from ....module_utils.node.state import moves, pause_order, start_lock
 from ....module_utils.node.state.guest_file import GuestFile, read_guest_file
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.state import event_log, layout
@@ -227,8 +227,11 @@ def _commit(
     paused_s: float,
 ) -> Moved:
     """The guest runs there: say so, and take away what is here of it but its slot, whose name and MAC it has."""
-    file = t.cast(GuestFile, read_guest_file(guest))
+    file = read_guest_file(guest)
     record = settings.record_dir(job_id, start)
+    if file is None or start_lock.tombstone(settings, job_key(job_id, start)).exists():
+        ask(target, NodePart.removal(job_id, start, target, REMOVAL_S), REMOVAL_S + 30.0)
+        raise VTorqueError(f"the move of guest {guest.name}", "its job has ended meanwhile")
     moved = Moved(
         guest.name,
         file.mac,

@@ -12,7 +12,12 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves, pause_order, slots
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import (
+    moves,
+    pause_order,
+    slots,
+    start_lock,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
     write_guest_file,
@@ -86,6 +91,20 @@ def test_guest_that_runs_there_ends_here(
     assert not (settings.start_dir(JOB, 1) / "vcn1-1").exists()
     assert moves.read_moved(settings.record_dir(JOB, 1)) == (moved,)
     assert slots.taken(settings) == {1: f"{KEY}/vcn1-1"}, "its name and MAC are given to no other guest"
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_guest_that_came_there_when_its_job_had_ended_is_removed_there(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, removed: bool
+) -> None:
+    start_lock.bury(settings, KEY)
+    if removed:
+        (settings.start_dir(JOB, 1) / "vcn1-1" / "guest.json").unlink()
+    spare = Spare(["running"])
+    with pytest.raises(VTorqueError, match="its job has ended meanwhile"):
+        settle(settings, Domains(None), spare, monkeypatch)
+    assert spare.asked == ["stream", "absent"]
+    assert moves.read_moved(settings.record_dir(JOB, 1)) == ()
 
 
 @pytest.mark.parametrize(("awaited", "asked"), [(True, ["stream", "absent"]), (False, ["stream"])])
