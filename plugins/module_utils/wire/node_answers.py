@@ -37,6 +37,7 @@ class GuestFacts:
             its MiB (`0:0-3:4096`); "": it has none.
         pages: of which size its memory is made (`2M`); "": of ordinary ones.
         warm: whether it started from a template, `yes` or `no, because ...`; "": the site has no warm starts.
+        side_channels: which promise of the site's was kept for it (`exclusive`, `cores`, `strict`); "": none.
     """
 
     rank: int = number_field(0, 100_000)
@@ -51,6 +52,7 @@ class GuestFacts:
     pages: str = text_field(r"([0-9]{1,9}[MGK])?", default="")
     devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
     warm: str = text_field(r"(yes|no, because [^\x00-\x1f\x7f]{1,300})?", default="")
+    side_channels: str = text_field("(exclusive|cores|strict)?", default="")
 
 
 NOT_KNOWN = -1

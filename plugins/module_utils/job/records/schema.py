@@ -156,6 +156,7 @@ _GUEST = _object(
     cells=_text,
     pages=_text,
     warm=_text,
+    side_channels=_text,
 )
 FORM: dict[str, Check] = {
     "version": _count,

@@ -73,6 +73,7 @@ class DomainSpec:
         io_threads: threads of qemu's that serve disks, one for each; 0: its main thread serves all.
         queues: of its network card; with KVM each has a thread of the kernel's.  0: as libvirt has it.
         devices: of the host, each with the template of its own part (`devices/api.py`).
+        apart: are its pages kept from KSM, which would tell a neighbour which of its own are equal?
     """
 
     name: str
@@ -113,6 +114,7 @@ class DomainSpec:
     shape: Shape | None = None
     io_threads: int = 0
     queues: int = 0
+    apart: bool = False
 
     @property
     def huge(self) -> bool:
