@@ -13,7 +13,7 @@ import pytest
 from .conftest import Site
 from .test_endings import lost
 from .test_saved import HOME, RING
-from .trouble import NODES, PAIR, changed, home_server, sweep, sweep_all, wait_in_guest
+from .trouble import NODES, PAIR, changed, home_server, sweep_all, wait_in_guest
 
 STORE = "/home/.checkpoints"
 KEYS = ("-vm", "checkpoint=on")
@@ -75,30 +75,13 @@ echo ended $?
 """All lines but the first and the last come over a connection between the two guests."""
 
 
-def order_by_degrading(site: Site, node: str, job_id: str) -> None:
-    """Have the guests of a job saved since a node of it reports that it is degrading, and is well again."""
-    check = "/run/check-node"
-    settings = {"health_sources": [f"program nhc {check}"], "on_degrading": "checkpoint", **SETTINGS}
-    with changed(site, (node,), **settings):
-        site.root(node, f"printf '#!/bin/sh\\necho EVENT: a fan is slow\\n' >{check}; chmod 755 {check}")
-        done = sweep(site, node)
-        assert f"{job_id}.1: a checkpoint is ordered" in done.stdout
-        site.wait_for("the checkpoint", lambda: "1" in checkpoints(site, job_id))
-        assert "checkpoint" not in sweep(site, node).stdout
-        site.root(node, f"printf '#!/bin/sh\\n' >{check}")
-        site.wait_for("the end of the note", lambda: sweep(site, node).returncode == 0)
-        site.root(node, f"rm {check}")
-
-
 @pytest.mark.full
 def test_job_of_two_nodes_that_lose_their_power_begins_again_from_its_checkpoint(site: Site) -> None:
     with storing(site):
         site.root("fe", "rm -f /home/alice/go")
         job_id = site.submit(*PAIR, *KEYS, stdin=TWO_GUESTS)
         wait_in_guest(site, job_id)
-        node, output = site.output_place(job_id)
-        site.wait_for("lines of the other guest", lambda: "line 3\n" in site.root(node, f"cat {output}"))
-        order_by_degrading(site, NODES[1], job_id)
+        save(site, job_id)
         site.root("fe", f"qhold -h u {job_id}")
         with lost(site, NODES[0]), lost(site, NODES[1]):
             pass

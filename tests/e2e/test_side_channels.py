@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from .conftest import Site
-from .trouble import NODES, changed, check_held, forge, request, wait_in_guest
+from .trouble import NODES, changed, check_refused, forge, request, wait_in_guest
 
 XML = "sed -n /nosharepages/p /run/libvirt/qemu/*.xml\n"
 
@@ -25,5 +25,5 @@ def test_job_that_has_its_node_to_itself_runs_and_its_record_names_the_promise(s
         (guest,) = json.loads(site.kept(node, job_id))["guests"]
         assert guest["side_channels"] == "exclusive"
         shared = forge(site, request(img="tiny"), "-l", "nodes=1:ppn=1")
-        check_held(site, shared, "does not have the node to itself")
+        check_refused(site.end(shared), "submit the job with vsub, which asks for whole nodes")
     site.on("fe", "rm", "-f", "/home/alice/go", user="alice")

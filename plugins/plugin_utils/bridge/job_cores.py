@@ -91,6 +91,7 @@ def keep_apart(job: BatchJob, policy: Policy, node: str, cores: cpus.Cores) -> t
         The cores on which they may run, and where their cpuset is still to come (`cpusets_of`).
 
     Raises:
+        UserFault: the job shares a node of which the site's jobs have all.
         SiteFault: the promise cannot be kept, or that is not known.
     """
     level, later = policy.side_channels, cpusets_of(job.job_id, policy)
@@ -99,7 +100,8 @@ def keep_apart(job: BatchJob, policy: Policy, node: str, cores: cpus.Cores) -> t
     what = f"side_channels={level} on {node}"
     alone = exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S)))
     if level in side_channels.ALONE and not alone:
-        raise SiteFault(what, f"job {job.job_id} does not have the node to itself", "submit it with vsub")
+        why = f"job {job.job_id} does not have the node to itself"
+        raise UserFault(what, why, "submit the job with vsub, which asks for whole nodes")
     if objections := side_channels.find_objections(level):
         raise SiteFault(what, "; ".join(objections), "vmgr doctor says more")
     if level not in side_channels.WHOLE_CORES:

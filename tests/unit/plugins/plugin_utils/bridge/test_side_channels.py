@@ -10,7 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import exclusive
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus, side_channels
@@ -51,7 +51,7 @@ def test_site_without_a_promise_asks_nobody(node: Node) -> None:
 @pytest.mark.parametrize("level", ["exclusive", "strict"])
 def test_job_that_shares_its_node_is_refused(node: Node, level: str) -> None:
     node.alone = False
-    with pytest.raises(SiteFault, match="does not have the node to itself"):
+    with pytest.raises(UserFault, match="does not have the node to itself"):
         node.keep(level, (0, 4))
 
 
