@@ -139,6 +139,7 @@ def record_of(place: JobPlace, plan: JobPlan, node: str, facts: GuestFacts) -> d
         **({"pages": facts.pages} if facts.pages else {}),
         **({"warm": facts.warm} if facts.warm else {}),
         **({"networks": facts.networks} if facts.networks else {}),
+        **({"side_channels": facts.side_channels} if facts.side_channels else {}),
         **({"devices": facts.devices} if facts.devices else {}),
         **({"updates": updates.to_record()} if updates else {}),
     }

@@ -55,6 +55,41 @@ def test_job_runs_on_another_node_and_the_note_is_taken_back(site: Site) -> None
     check_well(site, "cn1")
 
 
+CHECK = "/usr/local/sbin/check-node"
+
+
+@pytest.mark.both
+def test_node_whose_health_program_reports_is_out_of_use_until_it_is_well_again(site: Site) -> None:
+    """Nobody's job has to fail for it; a program that hangs or fails in between changes nothing."""
+
+    def report(text: str, status: int = 0) -> None:
+        script = f"#!/bin/sh\necho '{text}'\nexit {status}\n"
+        assert site.on("cn1", "sh", "-c", f"cat >{CHECK}; chmod 755 {CHECK}", stdin=script).returncode == 0
+
+    others = site.nodes()["cn2"]
+    try:
+        with changed(site, ("cn1",), health_sources=[f"program nhc {CHECK}"]):
+            report("all is well")
+            assert sweep(site, "cn1").returncode == 0
+            report("ERROR: nhc: 12 $(reboot) memory errors", 1)
+            done = sweep(site, "cn1")
+            note = "vtorque: degrading: nhc: ERROR: nhc: 12 (reboot) memory errors"
+            assert (done.returncode, done.stderr) == (1, "")
+            assert f"health   cn1: set offline: {note}" in done.stdout
+            node = site.nodes()["cn1"]
+            assert ("offline" in node.states, node.note) == (True, note)
+            assert site.on("cn1", "vmgr", "node", "health").returncode == 1
+            report("", 3)
+            sweep(site, "cn1")
+            assert site.nodes() == {"cn1": node, "cn2": others}
+            report("all is well")
+            assert [sweep(site, "cn1").returncode for _look in range(3)] == [1, 1, 0]
+            check_well(site, "cn1")
+    finally:
+        site.root("cn1", f"rm -f {CHECK} /var/lib/vtorque/health.json")
+    assert site.left() == []
+
+
 @dataclasses.dataclass(frozen=True)
 class Fault:
     """Something that is wrong with a node.

@@ -26,7 +26,7 @@ from . import sweep
 from .bare import sshd
 from .cache import copy_queue, locations
 from .devices import host_devices, shared_region
-from .health import causes, degrading, log_places
+from .health import causes, degrading, isolation, log_places
 from .network import reachable
 from .placement import hugepages
 from .placement.ledger import page_name
@@ -88,7 +88,7 @@ def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str
         "log": log_places.check_log,
         "health": degrading.check_health,
     }
-    return {name: functools.partial(look, settings) for name, look in looks.items()}
+    return {**{name: functools.partial(look, settings) for name, look in looks.items()}, **isolation.checks(settings)}
 
 
 def look_at_libvirt(settings: NodeSettings) -> Finding:

@@ -19,6 +19,7 @@ _SET_KEEPCAPS = 8
 _SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 47, 2
+_SCHED_CORE, _SCHED_CORE_GET = 62, 0
 
 
 def _call(option: int, *arguments: t.Any) -> None:
@@ -87,3 +88,18 @@ def filter_calls(program: bytes) -> None:
         OSError: the kernel refuses that.
     """
     _call(_SET_SECCOMP, _SECCOMP_MODE_FILTER, program)
+
+
+def has_core_scheduling() -> bool:
+    """Return whether the kernel can keep strangers off the threads of a core (CONFIG_SCHED_CORE), where it has any.
+
+    libvirt asks the same, and its daemon does not start where qemu.conf wants it and the kernel cannot
+    (virProcessSchedCoreAvailable).
+    """
+    ctypes = load_library("ctypes")
+    cookie = ctypes.c_ulonglong()
+    try:
+        _call(_SCHED_CORE, _SCHED_CORE_GET, 0, 0, ctypes.byref(cookie))
+    except OSError:  # EINVAL: the kernel has none; ENODEV: the processor has one thread a core
+        return False
+    return True

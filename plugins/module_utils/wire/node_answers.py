@@ -39,6 +39,7 @@ class GuestFacts:
         pages: of which size its memory is made (`2M`); "": of ordinary ones.
         networks: its addresses on further networks, in the order of its cards: `fast=10.9.1.1 mine=172.31.0.1`.
         warm: whether it started from a template, `yes` or `no, because ...`; "": the site has no warm starts.
+        side_channels: which promise of the site's was kept for it (`exclusive`, `cores`, `strict`); "": none.
     """
 
     rank: int = number_field(0, 100_000)
@@ -54,6 +55,7 @@ class GuestFacts:
     devices: str = text_field(f"({DEVICE}( {DEVICE})*)?", default="")
     networks: str = text_field(ADDRESSES, default="")
     warm: str = text_field(r"(yes|no, because [^\x00-\x1f\x7f]{1,300})?", default="")
+    side_channels: str = text_field("(exclusive|cores|strict)?", default="")
 
 
 NOT_KNOWN = -1

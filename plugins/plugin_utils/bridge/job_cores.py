@@ -16,7 +16,7 @@ from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.registry import open_batch, open_node, open_terms
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.node.system import cpus
+from ...module_utils.node.system import cpus, side_channels
 from ...module_utils.system.clock import Deadline
 from ...module_utils.time_budget import EXCLUSIVE_ASK_S
 
@@ -76,3 +76,37 @@ def cpusets_of(job_id: str, policy: Policy) -> tuple[str, ...]:
         policy: the site's.
     """
     return open_node(policy.batch_system).cpusets(job_id)
+
+
+def keep_apart(job: BatchJob, policy: Policy, node: str, cores: cpus.Cores) -> tuple[cpus.Cores, tuple[str, ...]]:
+    """Keep the promise of `side_channels` for the guests of a job, as far as the batch system's gifts decide it.
+
+    Args:
+        job: the batch server's word.
+        policy: the site's.
+        node: this node.
+        cores: what `cores_of` has returned.
+
+    Returns:
+        The cores on which they may run, and where their cpuset is still to come (`cpusets_of`).
+
+    Raises:
+        UserFault: the job shares a node of which the site's jobs have all.
+        SiteFault: the promise cannot be kept, or that is not known.
+    """
+    level, later = policy.side_channels, cpusets_of(job.job_id, policy)
+    if level == side_channels.OFF:
+        return cores, later
+    what = f"side_channels={level} on {node}"
+    alone = exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S)))
+    if level in side_channels.ALONE and not alone:
+        why = f"job {job.job_id} does not have the node to itself"
+        raise UserFault(what, why, "submit the job with vsub, which asks for whole nodes")
+    if objections := side_channels.find_objections(level):
+        raise SiteFault(what, "; ".join(objections), "vmgr doctor says more")
+    if level not in side_channels.WHOLE_CORES:
+        return cores, later
+    if not alone and later and not cpus.of_groups(later):
+        why = "the batch system gives a job its cores when its guests run already, and they may be parts of cores"
+        raise SiteFault(what, why, "set pbs_exclusive_node_alloc: true")
+    return side_channels.keep_whole_cores(cores, node), later if alone else ()

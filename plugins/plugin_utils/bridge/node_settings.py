@@ -92,6 +92,7 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         mount_s=policy.nfs_timeout,
         suspend_guests=policy.suspend_guests,
         checkpoint_dir=pathlib.Path(policy.checkpoint_dir) if policy.checkpoint_dir else None,
+        side_channels=policy.side_channels,
         health_sources=sources_on(policy.health_sources, node_name),
         pci_classes=classes_on(policy.pci_classes, node_name),
         shares_regions=policy.unclot_enabled,

@@ -32,6 +32,7 @@ from ...module_utils.node.state import moves, pause_order, saved_memory, start_l
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.guest_file import read_guest_file
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.node.system.side_channels import OFF
 from ...module_utils.state import event_log, shell_message
 from ...module_utils.state.layout import PARKED, job_key, run_directory, start_of
 from ...module_utils.system.clock import Deadline
@@ -160,7 +161,8 @@ class _Suspension:
     def _resume(self, batch: BatchSystem, job: BatchJob) -> float | None:
         if not self.ordered:
             return LOOK_S
-        if self._settings.suspend_guests == "save" and (why := self._lack(batch, job)):
+        asked = self._settings.suspend_guests == "save" or self._settings.side_channels != OFF
+        if asked and (why := self._lack(batch, job)):
             _log(f"job {job.job_id} is suspended again: {why}", event_log.WARNING)
             batch.suspend(job.job_id)
             batch.comment(job.job_id, f"vtorque: still suspended: {why}; resume it later")

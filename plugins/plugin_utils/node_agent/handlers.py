@@ -44,7 +44,7 @@ from ...module_utils.wire.messages import (
 )
 from ...module_utils.wire.node_answers import BareHost
 from ...module_utils.wire.node_command import ssh_command
-from ..bridge.job_cores import cores_of, cpusets_of, may_change
+from ..bridge.job_cores import cores_of, cpusets_of, keep_apart, may_change
 from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
     Configuration,
@@ -155,11 +155,13 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
             call.hold.take(-1, deadline)
         return make_answer(bare=[to_dict(host)], of=[layout.job_key(part.job_id, part.start)])
     cores: tuple[int, ...] = ()
+    cpusets = cpusets_of(part.job_id, site.configuration.policy)
     if checked.job:
         pinned = any(spec.vcpu_cores or spec.io_max for spec in part.guests)
         cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
         if pinned and may_change(checked.job, site.configuration.policy, cores):
             settings = dataclasses.replace(settings, cores_may_change=True)
+        cores, cpusets = keep_apart(checked.job, site.configuration.policy, settings.node_name, cores)
         if host_devices.any_wanted(part.guests):
             settings = with_granted(checked.job, settings)
     if settings.suspend_guests == "session":
@@ -178,7 +180,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         tell=report_lost,
         hold=call.hold,
         cores=cores,
-        cpusets=cpusets_of(part.job_id, site.configuration.policy),
+        cpusets=cpusets,
         follow=follow,
     )
     return make_answer(guests=[to_dict(guest) for guest in found])

@@ -56,6 +56,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.disk_default is not None and is_taken(DATA, policy):
         yield "disk_default", f"mounts has something of the site's own on {DATA}"
     yield from _log(policy)
+    yield from _side_channels(policy)
     yield from _health(policy)
     yield from _own_images(policy)
     if policy.timeout > policy.prologue_timeout:
@@ -79,6 +80,14 @@ def _log(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "log_levels", f"{', '.join(twice)} has two levels"
     if policy.log_format == event_log.JSON and policy.log_file is None:
         yield "log_format", "needs log_file: a job's own log is text, and vmgr job log --json reads it for programs"
+
+
+def _side_channels(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    if policy.side_channels in ("exclusive", "strict") and not policy.pbs_exclusive_node_alloc:
+        yield "side_channels", f"{policy.side_channels} needs pbs_exclusive_node_alloc: a job has its nodes to itself"
+    if policy.side_channels != "off" and policy.suspend_guests == "session":
+        why = "guests of a suspended job would run on beside those of the next"
+        yield "side_channels", f"{policy.side_channels} does not go with suspend_guests: session: {why}"
 
 
 def _health(policy: Policy) -> t.Iterator[tuple[str, str]]:

@@ -151,6 +151,9 @@ class Policy:
     disabled_hosts_list: str | None = _parameter(_HOSTS, None, "the hosts on which vsub refuses VM jobs")
     vm_node_property: str | None = _parameter(_WORD, None, "node property of VM nodes, which vsub requests")
     pbs_exclusive_node_alloc: bool = _parameter(_FLAG, True, "vsub requests whole nodes (qsub -n, sbatch --exclusive)")
+    side_channels: str = _parameter(
+        choice("off", "exclusive", "cores", "strict"), "off", "what guests of different jobs must not share on a node"
+    )
     kill_user_processes_after_job: bool = _parameter(
         _FLAG, True, "end leftover processes of a job on a node that it had alone"
     )

@@ -50,6 +50,7 @@ class Guest:
         cells: its NUMA cells, each as `<cell of the node>:<vCPUs>:<MiB>`; (): it had none of its own.
         pages: of which size its memory was made; "": of ordinary ones.
         warm: whether it started from a template, `yes` or `no, because ...`; "": the site had no warm starts.
+        side_channels: which promise of the site's was kept for it; "": none.
     """
 
     rank: int | None
@@ -71,6 +72,7 @@ class Guest:
     cells: tuple[str, ...] = ()
     pages: str = ""
     warm: str = ""
+    side_channels: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -384,6 +386,7 @@ def _guest(one: t.Mapping[str, t.Any]) -> Guest:
         cells=_lists(one.get("cells"), r"[0-9]{1,5}:[0-9,-]{1,500}:[0-9]{1,9}"),
         pages=_text(one.get("pages")),
         warm=_text(one.get("warm")),
+        side_channels=_text(one.get("side_channels")),
     )
 
 

@@ -157,6 +157,7 @@ _GUEST = _object(
     cells=_text,
     pages=_text,
     warm=_text,
+    side_channels=_text,
 )
 _MOVE = _object(guest=_text, mac=_text, source=_text, target=_text, at=_figure, seconds=_figure, paused_s=_figure)
 FORM: dict[str, Check] = {

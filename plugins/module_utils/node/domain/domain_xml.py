@@ -90,6 +90,7 @@ class DomainSpec:
         queues: of its network card; with KVM each has a thread of the kernel's.  0: as libvirt has it.
         devices: of the host, each with the template of its own part (`devices/api.py`).
         cards: on further networks.
+        apart: are its pages kept from KSM, which would tell a neighbour which of its own are equal?
     """
 
     name: str
@@ -131,6 +132,7 @@ class DomainSpec:
     shape: Shape | None = None
     io_threads: int = 0
     queues: int = 0
+    apart: bool = False
 
     @property
     def huge(self) -> bool:

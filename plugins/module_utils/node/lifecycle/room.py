@@ -6,21 +6,23 @@
 from __future__ import annotations
 
 import contextlib
+import xml.etree.ElementTree as ET
 
-from ...state.layout import start_of
+from ...errors import SiteFault
+from ...state.layout import job_key, start_of
 from ...system import files
 from ...system.clock import Deadline
 from ...time_budget import ADDRESSES_ANSWER_S
 from ...wire.form import FormError, from_dict
 from ...wire.node_answers import GuestFacts
 from ..domain.connection import Domains
-from ..domain.domain_xml import memory_bytes
+from ..domain.domain_xml import DomainFacts, memory_bytes
 from ..network import nft_rules, taken_address
 from ..placement import claims, hugepages, ledger
 from ..state import saved_memory, slots, start_lock
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
-from ..system import cpus, memory
+from ..system import cpus, memory, side_channels
 
 
 def saved_guests(settings: NodeSettings, key: str) -> tuple[saved_memory.SavedGuest, ...]:
@@ -34,15 +36,72 @@ def saved_guests(settings: NodeSettings, key: str) -> tuple[saved_memory.SavedGu
 
 
 def lack_here(settings: NodeSettings, key: str) -> str:
-    """Return the same as `lack`, and ask libvirt for it only where guests of the start are saved.
+    """Return the same as `lack`, and ask libvirt for it only where guests of the start are saved, or must be apart.
 
     Raises:
         NodeFault: see `lack`.
     """
-    if not saved_guests(settings, key):
+    saved = saved_guests(settings, key)
+    if not saved and settings.side_channels == side_channels.OFF:
         return ""
     with Domains(settings.libvirt_uri) as domains:
-        return lack(settings, key, domains) or lack_of_addresses(settings, key)
+        if near := find_neighbour(settings, key, domains):
+            return near
+        return (saved and (lack(settings, key, domains) or lack_of_addresses(settings, key))) or ""
+
+
+def find_neighbour(settings: NodeSettings, key: str, domains: Domains, cores: cpus.Cores = ()) -> str:
+    """Return why guests of a start must not run now, by the site's `side_channels`; "": they may.
+
+    Guests of a suspended job, which stand still, are no neighbours: they are asked about when they are to go on.
+
+    Args:
+        settings: this node's own.
+        key: `layout.job_key` of the start.
+        domains: a connection to libvirt.
+        cores: of its guests; (): those that its domains have, or any of the node where they are saved.
+
+    Raises:
+        NodeFault: libvirt does not answer.
+        SiteFault: the kernel does not tell of its cores.
+    """
+    level = settings.side_channels
+    if level == side_channels.OFF:
+        return ""
+    by_key: dict[str, list[DomainFacts]] = {}
+    for facts in domains.list():
+        start = job_key(facts.mark.job_id, facts.mark.start) if facts.mark else ""
+        if (settings.guests_dir / start / facts.name).is_dir():
+            by_key.setdefault(start, []).append(facts)
+    mine = set(cores) or {core for facts in by_key.get(key, ()) for core in _cores_of(facts)}
+    for start, others in by_key.items():
+        running = [facts for facts in others if facts.state == "running"]
+        if start == key or not running:
+            continue
+        theirs = {core for facts in running for core in _cores_of(facts)}
+        if level == side_channels.CORES and mine and theirs:
+            shared = {core for one in theirs for core in side_channels.find_siblings(one)} & mine
+            if not shared:
+                continue
+        what = "the node" if level != side_channels.CORES else "cores"
+        return f"guests of {start} run on {settings.node_name}, and share {what} with no other job's (side_channels)"
+    return ""
+
+
+def check_neighbours(settings: NodeSettings, key: str, domains: Domains, cores: cpus.Cores) -> None:
+    """Check that guests of a start may run beside what runs here now; see `find_neighbour`.
+
+    Raises:
+        SiteFault: they may not.
+    """
+    if near := find_neighbour(settings, key, domains, cores):
+        raise SiteFault(f"the guests of {key}", near, "vtorque-sweep removes those of jobs that are over")
+
+
+def _cores_of(facts: DomainFacts) -> cpus.Cores:
+    """The cores of a domain; (): all of the node's."""
+    vcpu = ET.fromstring(facts.xml).find("vcpu")  # noqa: S314 - libvirt's own words
+    return cpus.read(vcpu.get("cpuset", "")) if vcpu is not None else ()
 
 
 def lack(settings: NodeSettings, key: str, domains: Domains) -> str:

@@ -78,6 +78,7 @@ class NodeSettings:
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         checkpoint_dir: where all nodes have the checkpoints of jobs; None: the site has none.
         health_sources: what reports that this node is degrading.
+        side_channels: what guests of different jobs must not share here (`system/side_channels.py`).
         virtiofsd: where the program may be; the first that is there.
         sample_s: seconds between two samples of the guests' figures; 0: none are taken.
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
@@ -144,6 +145,7 @@ class NodeSettings:
     suspend_guests: str = "pause"
     checkpoint_dir: pathlib.Path | None = None
     health_sources: tuple[HealthSource, ...] = ()
+    side_channels: str = "off"
     virtiofsd: tuple[pathlib.Path, ...] = (
         pathlib.Path("/usr/libexec/virtiofsd"),
         pathlib.Path("/usr/lib/qemu/virtiofsd"),

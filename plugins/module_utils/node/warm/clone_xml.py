@@ -24,6 +24,7 @@ from ...guest_kinds import kind_of
 from ..domain.domain_xml import DomainSpec, differences, parse
 from ..pool.images import Image
 from ..state.settings import NodeSettings
+from ..system.side_channels import OFF
 
 NAME = "vtorque-warm"
 """What the domains of templates are called, with a word for each behind it; none of them is a guest of a job."""
@@ -88,6 +89,7 @@ def spec_of(image: Image, size: Size, settings: NodeSettings) -> DomainSpec:
         cmdline=boot.cmdline,
         network_filter=settings.network_filter,
         template=kind_of(image.distro).domain,
+        apart=settings.side_channels != OFF,
     )
     return shape_of(bare)
 

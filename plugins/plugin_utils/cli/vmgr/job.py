@@ -233,6 +233,8 @@ def _print_notes(guest: job_record.Guest) -> None:
         print(f"  memory of {guest.name or '-'}: {has}{pages}")
     if guest.warm:
         print(f"  warm start of {guest.name or '-'}: {guest.warm}")
+    if guest.side_channels:
+        print(f"  side channels of {guest.name or '-'}: {guest.side_channels}")
 
 
 def headline(record: JobRecord) -> str:

@@ -46,6 +46,7 @@ from ...storage import user_disk, virtiofsd
 from ...storage.serving import Serving
 from ...system import memory
 from ...system.cpus import Cores
+from .. import room
 from . import guest_memory, pinning
 from .guest_forms import Guest, domain_of, facts_of, on_bridge, on_bridges, seed_of
 
@@ -82,6 +83,7 @@ def make(
     """
     linux = all(kind_of(spec.distro).linux for spec in part.guests)
     shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
+    room.check_neighbours(settings, job_key(part.job_id, part.start), domains, cores)
     pinning.check(part, settings, domains, cores)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
@@ -135,7 +137,7 @@ def make(
         step("the threads of the guests")
         pinning.prove(guests, job_key(part.job_id, part.start), settings)
     step("the facts of the guests")
-    facts = [facts_of(guest, proven[guest.guest_file.name]) for guest in guests]
+    facts = [facts_of(guest, proven[guest.guest_file.name], settings.side_channels) for guest in guests]
     for guest, one in zip(guests, facts, strict=True):
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
     wait_for_copy.look_again(part.guests, settings)

@@ -25,6 +25,7 @@ from ...state.guest_file import GuestFile
 from ...state.settings import NodeSettings
 from ...storage import shares as sharing
 from ...system.cpus import Cores, written
+from ...system.side_channels import OFF
 
 if t.TYPE_CHECKING:
     from ...warm.template import Template
@@ -161,11 +162,12 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         shape=guest.shape,
         io_threads=(1 + (guest.data is not None)) if io else 0,
         queues=queues if queues > 1 else 0,
+        apart=settings.side_channels != OFF,
     )
 
 
-def facts_of(guest: Guest, address: str) -> GuestFacts:
-    """Return what the job is told of a guest that is ready, at this address."""
+def facts_of(guest: Guest, address: str, level: str = OFF) -> GuestFacts:
+    """Return what the job is told of a guest that is ready, at this address, by the site's `side_channels`."""
     pins, shape = guest.pins, guest.shape
     return GuestFacts(
         rank=guest.spec.rank,
@@ -183,4 +185,5 @@ def facts_of(guest: Guest, address: str) -> GuestFacts:
         pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
         warm=guest.warm,
         networks=cards.written(guest.cards),
+        side_channels="" if level == OFF else level,
     )

@@ -29,8 +29,9 @@ from ...state import checkpoint_store, saved_memory, slots
 from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import shares as sharing
-from ...system import memory
+from ...system import memory, side_channels
 from ...system.cpus import Cores, written
+from .. import room
 
 Step = t.Callable[[str], None]
 CLOCK_S = 30.0
@@ -64,6 +65,7 @@ def bring_back(
     if why := checkpoint_store.why_unsafe(settings.checkpoint_dir):
         raise SiteFault(f"checkpoint_dir on {settings.node_name}", why)
     key = job_key(part.job_id, part.start)
+    room.check_neighbours(settings, key, domains, cores)
     shared = sharing.plan(settings, part.owner)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
@@ -95,7 +97,7 @@ def bring_back(
     if problems:
         raise VTorqueError(f"the guests of start {key} have returned, and do not answer", "; ".join(problems))
     step("the facts of the guests")
-    return tuple(sorted((_write_facts(one) for one in guests), key=lambda facts: facts.rank))
+    return tuple(sorted((_write_facts(one, settings.side_channels) for one in guests), key=lambda facts: facts.rank))
 
 
 def _restore(
@@ -119,10 +121,13 @@ def _restore(
         saved_memory.forget(one.directory)
 
 
-def _write_facts(one: _Returning) -> GuestFacts:
+def _write_facts(one: _Returning, level: str) -> GuestFacts:
     """Say of a guest what it was, in the time that this start took."""
     took = {phase: round(seconds, 4) for phase, seconds in one.timings.seconds.items()}
-    facts = dataclasses.replace(one.facts, timings_s=took, vcpu_cores="", other_cores="", io_least=0)
+    promise = "" if level == side_channels.OFF else level
+    facts = dataclasses.replace(
+        one.facts, timings_s=took, vcpu_cores="", other_cores="", io_least=0, side_channels=promise
+    )
     (one.directory / "facts.json").unlink(missing_ok=True)
     files.write(one.directory / "facts.json", json.dumps(to_dict(facts)))
     return facts

@@ -267,6 +267,22 @@ def test_job_beside_one_that_is_suspended_itself_goes_on(saves: World) -> None:
     assert not pause_order.is_ordered(saves.settings, KEY)
 
 
+@pytest.mark.parametrize("level", ["off", "exclusive"])
+def test_paused_job_waits_for_the_other_on_its_node_where_the_site_promises_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    world.settings = dataclasses.replace(world.settings, side_channels=level)
+    configuration = Configuration(Policy(side_channels=level), world.settings)
+    monkeypatch.setattr(suspension, "read_usable_configuration", lambda _load: configuration)
+    world.exclusive, world.others = True, {"8.head": "R"}
+    if level == "off":
+        world.follow("S", "R")
+        assert world.did == []
+        return
+    world.follow("S", "R", "E")
+    assert world.did[0] == "suspend 7.head"
+
+
 def test_node_that_does_not_say_whether_it_has_room_is_asked_again(saves: World) -> None:
     works, once = saves.sister, f"{saves.sister_orders}.2"
     broken = f"case $l in *fit*) [ -e {once} ] || {{ touch {once}; echo broken; exit 1; }} ;; esac"

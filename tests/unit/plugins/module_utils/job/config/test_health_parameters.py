@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parameters of degrading nodes: what fits together, and what a batch system cannot keep."""
+"""Parameters of degrading nodes and of side channels: what fits together, and what a batch system cannot keep."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
 
+SHARED = "pbs_exclusive_node_alloc: false\nkill_user_processes_after_job: false\n"
 SLURM = "batch_system: slurm\nslurm_bin: /usr/bin\n"
 
 
@@ -32,6 +33,10 @@ def load(directory: pathlib.Path, text: str) -> policy_file.Policy:
         ("on_degrading: checkpoint\n", "on_degrading", "needs checkpoint_dir"),
         (f"{SLURM}on_degrading: checkpoint\n", "on_degrading", "jobs of slurm have no checkpoints"),
         ("on_degrading: evacuate\n", "on_degrading", "needs spare_nodes"),
+        ("side_channels: cache\n", "side_channels", "off, exclusive, cores or strict"),
+        (f"side_channels: exclusive\n{SHARED}", "side_channels", "needs pbs_exclusive_node_alloc"),
+        (f"side_channels: strict\n{SHARED}", "side_channels", "needs pbs_exclusive_node_alloc"),
+        ("side_channels: cores\nsuspend_guests: session\n", "side_channels", "would run on beside those of the next"),
     ],
 )
 def test_value_that_cannot_be_kept_is_refused(tmp_path: pathlib.Path, text: str, name: str, reason: str) -> None:
@@ -39,6 +44,12 @@ def test_value_that_cannot_be_kept_is_refused(tmp_path: pathlib.Path, text: str,
         load(tmp_path, text)
     assert name in str(refused.value)
     assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("level", ["off", "exclusive", "cores", "strict"])
+def test_level_of_side_channels_reaches_the_node(tmp_path: pathlib.Path, level: str) -> None:
+    text = SHARED if level in ("off", "cores") else ""
+    assert settings_of(load(tmp_path, f"side_channels: {level!r}\n{text}"), "cn1").side_channels == level
 
 
 def test_sources_reach_the_nodes_that_have_them(tmp_path: pathlib.Path) -> None:

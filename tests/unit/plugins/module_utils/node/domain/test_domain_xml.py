@@ -322,3 +322,13 @@ def test_guest_with_cells_has_the_memory_of_each_from_one_of_the_nodes() -> None
     ]  # fmt: skip
     assert root.find("cpu/topology").attrib == {"sockets": "2", "cores": "1", "threads": "1"}  # type: ignore[union-attr]
     assert root.find("memoryBacking/source").get("type") == "memfd"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"virtiofs": (("home", pathlib.Path("/run/s")),)}, {**OWN_CORES, "shape": SHAPE}]
+)
+def test_pages_of_a_guest_that_is_kept_apart_are_never_merged(changes: dict[str, t.Any]) -> None:
+    root = parse(render(**changes, apart=True))
+    assert len(root.findall("memoryBacking/nosharepages")) == 1
+    plain = parse(render(**changes))
+    assert (root.find("memoryBacking/source") is None) == (plain.find("memoryBacking/source") is None)

@@ -168,6 +168,14 @@ def test_show_prints_the_cells_and_pages_of_guests_that_had_some(
         assert "memory of" not in vmgr_job_says(capsys, "show", "4711")
 
 
+def test_show_prints_which_promise_was_kept_for_guests(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = RECORD["guests"]  # type: ignore[misc]
+    guests = [{**first, "side_channels": "strict"}, second]
+    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    lines = vmgr_job_says(capsys, "show", "4711").splitlines()
+    assert [line for line in lines if "side channels" in line] == ["  side channels of vcn1-1: strict"]
+
+
 def test_show_for_programs(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(vmgr_job_says(capsys, "show", "4711.head", "--start", "1", "--json"))
     assert facts["state"] == "finished"

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's rows on side channels."""
+
+from __future__ import annotations
+
+import errno
+import pathlib
+import typing as t
+
+import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import isolation
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import prctl
+
+from ..system.test_side_channels import host
+
+OFF, CORES, STRICT = (NodeSettings("cn1", 1, side_channels=level) for level in ("off", "cores", "strict"))
+
+
+def able() -> bool:
+    return True
+
+
+def unable() -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("settings", "smt", "state", "cell"),
+    [
+        (OFF, "on", "ok", "on"),
+        (OFF, "forceoff", "ok", "off"),
+        (STRICT, "on", "bad", "on"),
+        (STRICT, "off", "ok", "off"),
+    ],
+)
+def test_threads_of_cores_are_bad_where_the_site_wants_none(
+    tmp_path: pathlib.Path, settings: NodeSettings, smt: str, state: str, cell: str
+) -> None:
+    found = isolation.check_smt(settings, host(tmp_path, smt=smt), tmp_path / "qemu.conf", able)
+    assert (found.state, found.shown, bool(found.words)) == (state, cell, state == "bad")
+
+
+@pytest.mark.parametrize(
+    ("line", "can", "bad"),
+    [
+        ('sched_core = "vcpus"', unable, True),
+        ("  sched_core='full'", unable, True),
+        ('sched_core = "vcpus"', able, False),
+        ('sched_core = "none"', unable, False),
+        ('#sched_core = "vcpus"', unable, False),
+        ("", unable, False),
+    ],
+)
+def test_core_scheduling_that_the_kernel_has_not_is_found_before_libvirtd_does_not_start(
+    tmp_path: pathlib.Path, line: str, can: t.Callable[[], bool], bad: bool
+) -> None:
+    configuration = tmp_path / "qemu.conf"
+    configuration.write_text(f'user = "root"\n{line}\n', "utf-8")
+    found = isolation.check_smt(OFF, host(tmp_path), configuration, can)
+    assert (found.state == "bad") is bad
+    assert ("libvirtd will not start again" in found.words) is bad
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENODEV])
+def test_kernel_without_core_scheduling_says_so(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_words: object) -> t.NoReturn:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(prctl, "_call", refuse)
+    assert not prctl.has_core_scheduling()
+
+
+def test_question_for_core_scheduling_is_asked_of_the_kernel_itself() -> None:
+    assert prctl.has_core_scheduling() in (True, False)
+
+
+@pytest.mark.parametrize(("settings", "state"), [(OFF, "ok"), (CORES, "warn"), (STRICT, "bad")])
+def test_faults_without_a_mitigation_are_named(tmp_path: pathlib.Path, settings: NodeSettings, state: str) -> None:
+    assert isolation.check_mitigations(settings, host(tmp_path / "good")).state == "ok"
+    found = isolation.check_mitigations(settings, host(tmp_path / "weak", weak={"retbleed": "Vulnerable"}))
+    assert (found.state, found.words) == (state, "" if state == "ok" else "retbleed: Vulnerable")
+    assert found.shown == ("1 open" if state == "ok" else "1")
+
+
+def test_kernel_that_tells_of_no_faults_is_bad_for_strict_alone(tmp_path: pathlib.Path) -> None:
+    assert isolation.check_mitigations(OFF, tmp_path).state == "none"
+    assert isolation.check_mitigations(STRICT, tmp_path).state == "bad"
+
+
+@pytest.mark.parametrize(("settings", "state"), [(OFF, "ok"), (CORES, "warn"), (STRICT, "bad")])
+def test_merged_pages_are_reported(tmp_path: pathlib.Path, settings: NodeSettings, state: str) -> None:
+    assert isolation.check_ksm(settings, host(tmp_path / "off")).state == "ok"
+    found = isolation.check_ksm(settings, host(tmp_path / "on", ksm="1"))
+    assert (found.state, found.shown, bool(found.words)) == (state, "on", state != "ok")
