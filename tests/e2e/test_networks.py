@@ -13,16 +13,20 @@ import pytest
 from .conftest import Site
 from .test_confined import SHARED
 from .test_killed import MAKER, WORKER, booting
+from .test_saved import saving, suspend
 from .trouble import (
     NODES,
+    PAIR,
     WAITS,
     changed,
     check_nobody_blamed,
+    drop,
     end_killed,
     finish,
     kill,
     left_on,
     never_ready,
+    sweep,
     sweep_all,
     wait_in_guest,
 )
@@ -109,3 +113,37 @@ def test_two_jobs_have_networks_of_the_same_name_and_nothing_in_common(site: Sit
             shown = json.loads(site.on("fe", "vmgr", "job", "show", "--json", job_id, user="alice").stdout)
             assert sorted(names) == sorted(guest["name"] for guest in shown["guests"])
     assert left_on(site, *NODES) == []
+
+
+@pytest.mark.full
+def test_job_that_was_saved_to_the_disk_has_its_network_again(site: Site) -> None:
+    """Its cards are connected as before, and its guests reach each other."""
+    script = "echo up\nuntil [ -e ~/go ]; do sleep 0.5; done\n" + TALK.replace("CHOSEN", "mine")
+    with saving(site):
+        site.root("fe", "rm -f /home/alice/go")
+        job_id = site.submit("-vm", "network=mine", *PAIR, stdin=script)
+        wait_in_guest(site, job_id)
+        suspend(site, job_id)
+        assert [len(private_devices(site, node)) for node in NODES] == [2, 2]
+        site.root("fe", f"touch /home/alice/go; qsig -s resume {job_id}")
+        ended = site.end(job_id)
+    assert ended.exit_status == 0, ended.err
+    assert ended.out.count(" heard 172.31.0.1 ") == 2, ended.out
+    assert left_on(site, *NODES) == []
+
+
+@pytest.mark.full
+def test_network_of_a_job_goes_after_its_node_has_lost_its_power(site: Site) -> None:
+    """The other node's by the sweep; nothing of it outlives the kernel of the lost one."""
+    job_id = site.submit("-vm", "network=mine", *PAIR, stdin="echo up; sleep 600\n")
+    superior = wait_in_guest(site, job_id)
+    (sister,) = [node for node in NODES if node != superior]
+    site.root("fe", f"qhold -h u {job_id}")
+    assert site.run("lose", superior).returncode == 0
+    site.wait_for("the server to miss it", lambda: "down" in site.nodes()[superior].states)
+    assert len(private_devices(site, sister)) == 2
+    assert site.run("back", superior).returncode == 0
+    assert sweep(site, superior, "--boot").returncode == 0
+    drop(site, job_id)
+    sweep_all(site)
+    assert [private_devices(site, node) for node in NODES] == [[], []]

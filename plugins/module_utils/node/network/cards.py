@@ -165,6 +165,19 @@ def written(cards: t.Iterable[Card]) -> str:
     return " ".join(f"{card.network.name}={card.address}" for card in cards)
 
 
+def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
+    """Return the devices of further cards of a guest that have rules.
+
+    Args:
+        networks: of the guest, as `written` has them.
+        slot: of the guest.
+        settings: this node's own word.
+    """
+    free = {network.name for network in settings.networks if not network.confined}
+    names = enumerate(read_addresses(networks), 1)
+    return tuple(settings.tap_name(slot, number) for number, name in names if name not in free)
+
+
 def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tuple[str, nft_rules.Guest]]:
     """Yield each card of a guest that the rules of guests hold, with the name of its network.
 
