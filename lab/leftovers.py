@@ -28,7 +28,7 @@ MAY_STAY = re.compile(
     "|".join(
         (
             # directories of the product, empty
-            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|paused|shells|templates|tombstones)",
+            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|networks|paused|shells|templates|tombstones)",
             r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|interrupts|log|records|slots|spool|topology)",
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
@@ -165,9 +165,11 @@ def rules() -> t.Iterator[str]:
 
 
 def devices() -> t.Iterator[str]:
-    """Every tap of this node, and every address that somebody bound to a guest for good."""
+    """Every tap of this node, each device of a job's own network, and each address that was bound to a guest."""
     for path in sorted(pathlib.Path("/sys/class/net").glob("*/tun_flags")):
         yield f"tap {path.parent.name}"
+    for path in sorted(pathlib.Path("/sys/class/net").glob("vt[px]*")):
+        yield f"private network {path.name}"
     words = ["/usr/sbin/ip", "neigh", "show", "nud", "permanent"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     yield from (f"neighbour {line.strip()}" for line in done.stdout.splitlines())

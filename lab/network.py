@@ -6,6 +6,7 @@ compute nodes alone, for guests that ask for a further network.  All in namespac
 
 from __future__ import annotations
 
+import json
 import pathlib
 import subprocess
 
@@ -85,11 +86,15 @@ def plug(state: State, node: str, *, plugged: bool) -> None:
 
 
 def forget_rules(state: State, node: str) -> None:
-    """Of packets: a node's kernel dies with it, and here its network lives on.
+    """Of packets, and networks of jobs: a node's kernel dies with it, and here its network lives on.
 
     Raises:
-        LabError: `nft` refused.
+        LabError: `nft` or `ip` refused.
     """
+    show = ["/usr/sbin/ip", "-n", state.name(node), "-json", "link", "show"]
+    links = json.loads(subprocess.run(show, capture_output=True, text=True, timeout=600, check=True).stdout)
+    names = [link["ifname"] for link in links]
+    _ip([f"link del {name}" for name in names if name.startswith(("vtx", "vtp"))], state.name(node))
     _run(["/usr/sbin/ip", "netns", "exec", state.name(node), "/usr/sbin/nft", "flush", "ruleset"])
 
 

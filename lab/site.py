@@ -39,7 +39,7 @@ SETTINGS = {
     "home_via": "virtiofs",
     # of hosts that no lab has: what may be asked for, where the machine has no devices to hand on
     "pci_classes": ["nic 0000:3b:00.0 0000:3b:00.1 hosts=gn[0-9]+"],
-    "networks": ["fast bridge bridge=br1 addresses=10.78.0.0/16"],
+    "networks": ["fast bridge bridge=br1 addresses=10.78.0.0/16", "mine vxlan addresses=172.31.0.0/16"],
     "iocm_enabled": True,
     "unclot_enabled": True,
     "unclot_shmem_max": 256,

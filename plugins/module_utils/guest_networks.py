@@ -24,21 +24,26 @@ _PAIR = rf"{NAME}=[0-9.]{{7,15}}"
 ADDRESSES = rf"({_PAIR}( {_PAIR}){{0,{MOST - 1}}})?"
 """A guest's addresses on these, in the same order."""
 
-BRIDGE = "bridge"
-KINDS = (BRIDGE,)
+BRIDGE, VXLAN = "bridge", "vxlan"
+KINDS = (BRIDGE, VXLAN)
+_POOL, _MTU = r"[0-9./]{9,18}", r"[0-9]{3,5}"
 _CARD = r"[A-Za-z0-9._-]{1,15}"
 _YES_NO = {"yes": True, "no": False}
 OPTIONS: dict[str, dict[str, str]] = {
-    BRIDGE: {"bridge": _CARD, "addresses": r"[0-9./]{9,18}", "mtu": r"[0-9]{3,5}", "confined": "yes|no"},
+    BRIDGE: {"bridge": _CARD, "addresses": _POOL, "mtu": _MTU, "confined": "yes|no"},
+    VXLAN: {"addresses": _POOL, "mtu": _MTU},
 }
 """For each kind what may stand in its line, and in which form."""
-FORM = "a line `name kind option=value ...`: `fast bridge bridge=br1 addresses=10.9.0.0/16 mtu=9000`"
+FORM = (
+    "a line `name kind option=value ...`: `fast bridge bridge=br1 addresses=10.9.0.0/16 mtu=9000`"
+    " or `mine vxlan addresses=172.31.0.0/16`"
+)
 REFUSED_KINDS = {
     "vlan": "put the VLAN on a bridge of each node (docs/admin/networks.md), and name that: kind bridge",
     "macvtap": "the packets of such a card pass no bridge, where guests are confined; give it a bridge: kind bridge",
-    "vxlan": "name a bridge that the site has put over it: kind bridge",
 }
 """Kinds for which people look, and what they take instead."""
+_NEEDED = ("bridge", "addresses")
 _LEAST_MTU, _MOST_MTU = 576, 65535
 
 
@@ -49,9 +54,9 @@ class Network:
     Attributes:
         name: as users ask for it.
         kind: one of `KINDS`.
-        device: the bridge.
+        device: the bridge that all jobs share; "": each job has one of its own, over its nodes.
         addresses: from which guests have theirs, an IPv4 network.
-        mtu: of the guests' cards; 0: whatever the bridge has.
+        mtu: of the guests' cards; 0: as the guest has it (bridge), or what fits into the nodes' packets (vxlan).
         confined: do the rules of guests (`confine_guests`) hold there, too?
     """
 
@@ -61,6 +66,11 @@ class Network:
     addresses: str
     mtu: int = 0
     confined: bool = True
+
+    @property
+    def private(self) -> bool:
+        """Has each job such a network for itself?"""
+        return self.kind == VXLAN
 
     @property
     def prefix(self) -> int:
@@ -100,13 +110,13 @@ def read_line(line: str) -> Network:
         if form is None or option in values or not re.fullmatch(form, value):
             raise ValueError(f"{field[:80]}: not so; options of {kind}: {', '.join(OPTIONS[kind])}, each once; {FORM}")
         values[option] = value
-    if missing := [option for option in ("bridge", "addresses") if option not in values]:
+    if missing := [option for option in OPTIONS[kind] if option in _NEEDED and option not in values]:
         raise ValueError(f"{missing[0]}= is missing; {FORM}")
     mtu = int(values.get("mtu", "0"))
     if mtu and not _LEAST_MTU <= mtu <= _MOST_MTU:
         raise ValueError(f"mtu={mtu}: from {_LEAST_MTU} to {_MOST_MTU}")
     return Network(
-        name, kind, values["bridge"], _pool(values["addresses"]), mtu, _YES_NO[values.get("confined", "yes")]
+        name, kind, values.get("bridge", ""), _pool(values["addresses"]), mtu, _YES_NO[values.get("confined", "yes")]
     )
 
 
@@ -153,18 +163,29 @@ def read_addresses(text: str) -> dict[str, str]:
     return dict(t.cast("tuple[str, str]", tuple(pair.split("=", 1))) for pair in text.split())
 
 
-def find_contradictions(networks: t.Sequence[Network], bridge: str, node_number: int | None) -> t.Iterator[str]:
+def find_contradictions(
+    networks: t.Sequence[Network], bridge: str, node_number: int | None, *, confine: bool
+) -> t.Iterator[str]:
     """Yield what does not go together in the site's list.
 
     Args:
         networks: the list.
         bridge: of the first network.
         node_number: of this node; None: it has none yet.
+        confine: are guests confined?
     """
     names = [network.name for network in networks]
     yield from (f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1}))
     devices = [bridge, *(network.device for network in networks)]
+    free = [network.name for network in networks if not network.confined]
     for network in networks:
+        if network.private:
+            why = "else guests could send into the networks of other jobs, by the packets that carry them"
+            if not confine:
+                yield f"{network.name}: kind vxlan needs confine_guests: {why}"
+            elif free:
+                yield f"{network.name}: kind vxlan does not go with confined=no of {free[0]}: {why}"
+            continue
         if devices.count(network.device) > 1:
             yield f"{network.name}: {network.device} is the bridge of another network, too"
         if node_number is not None and not network.address(node_number << 8 | 255):

@@ -27,6 +27,7 @@ from .devices import leases
 from .domain.connection import Domains
 from .io_cores import interrupts
 from .lifecycle import present_absent
+from .network import private
 from .placement import hugepages
 from .removal import run_files
 from .removal.inventory import Remain, remains, remains_without_libvirt
@@ -394,6 +395,7 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
             save_console(guest, record, settings, guest_file.owner_uid if guest_file else None)
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
+    things += private.remove(start.key, settings)
     things += [f"device {device}" for device in leases.free(settings, start.key)]
     hugepages.forget(start.key, settings)
     interrupts.forget(start.key, settings)

@@ -217,6 +217,7 @@ class NodePart:
         additions: the user's own, to each of the guests.
         log_level: what the job's log on this node shows.
         checkpoint_min: its guests are saved so often by themselves, in minutes; 0: at a request; -1: never.
+        peers: all nodes with guests of the job, by rank, parted by blanks, where it has a network for itself; else "".
     """
 
     version: int = number_field(VERSION, VERSION)
@@ -231,6 +232,7 @@ class NodePart:
     additions: Additions = part_field(default=Additions())
     log_level: str = text_field("info|debug|trace", default="info")
     checkpoint_min: int = number_field(-1, 100_000, default=-1)
+    peers: str = text_field(r"[A-Za-z0-9. -]{0,2000000}", default="")
 
     @classmethod
     def removal(cls, job_id: str, start: int, node: str, timeout_s: float, bare_slots: int = 0) -> NodePart:

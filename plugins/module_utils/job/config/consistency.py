@@ -175,9 +175,9 @@ def _rdma(policy: Policy) -> t.Iterator[tuple[str, str]]:
 
 def _networks(policy: Policy) -> t.Iterator[tuple[str, str]]:
     networks = networks_of(policy)
-    yield from (
-        ("networks", why) for why in guest_networks.find_contradictions(networks, policy.bridge, policy.node_number)
-    )
+    terms = (networks, policy.bridge, policy.node_number)
+    found = guest_networks.find_contradictions(*terms, confine=policy.confine_guests)
+    yield from (("networks", why) for why in found)
     free = [network.name for network in networks if not network.confined]
     if free and policy.allow_user_images:
         yield "networks", f"{free[0]}: confined=no does not go with allow_user_images: who makes an image is root in it"

@@ -37,6 +37,7 @@ from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import numa, vcpu_map
 from ..admission.resolve import SITE_DEFAULT, Offers, checkpoint_minutes, survival_of
 from ..batch.api import BatchJob
+from ..config.consistency import networks_of
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
 from .decision import Decided, decide
@@ -238,13 +239,25 @@ def make_plan(
         survival=survival_of(decided.resolved, policy, offers, interactive=job.interactive, bare=decided.bare),
         idle=tuple(map(IdleNode, decided.spares)),
         inputs=inputs,
-        node_parts=tuple(_node_part(job, decided, rank, timeout_s, key.public) for rank in range(len(decided.nodes))),
+        node_parts=tuple(
+            _node_part(job, decided, rank, timeout_s, key.public, _peers(decided, policy))
+            for rank in range(len(decided.nodes))
+        ),
     )
     # dataclasses take anything: what the nodes would refuse to read is found here, before anything is made
     return JobPlan.from_json(plan.to_json())
 
 
-def _node_part(job: BatchJob, decided: Decided, rank: int, timeout_s: float, authorized_key: str) -> NodePart:
+def _peers(decided: Decided, policy: Policy) -> str:
+    """All nodes with guests, where the job has a network for itself."""
+    chosen = decided.resolved.word("network").split("+")
+    private = any(network.private for network in networks_of(policy) if network.name in chosen)
+    return " ".join(decided.vm_nodes) if private else ""
+
+
+def _node_part(
+    job: BatchJob, decided: Decided, rank: int, timeout_s: float, authorized_key: str, peers: str
+) -> NodePart:
     """What a node gets: guests, or a bare host."""
     node = decided.nodes[rank]
     has_guests = node in decided.vm_nodes
@@ -260,6 +273,7 @@ def _node_part(job: BatchJob, decided: Decided, rank: int, timeout_s: float, aut
         bare_slots=0 if has_guests or node in decided.spares else job.slot_hosts.count(node),
         log_level=decided.log_level,
         checkpoint_min=checkpoint_minutes(decided.resolved),
+        peers=peers if has_guests else "",
     )
 
 

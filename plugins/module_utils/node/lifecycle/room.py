@@ -17,10 +17,10 @@ from ...wire.form import FormError, from_dict
 from ...wire.node_answers import GuestFacts
 from ..domain.connection import Domains
 from ..domain.domain_xml import DomainFacts, memory_bytes
-from ..network import nft_rules, taken_address
+from ..network import cards, nft_rules, taken_address
 from ..placement import claims, hugepages, ledger
 from ..state import saved_memory, slots, start_lock
-from ..state.guest_file import read_guest_file
+from ..state.guest_file import GuestFile, read_guest_file
 from ..state.settings import NodeSettings
 from ..system import cpus, memory, side_channels
 
@@ -149,9 +149,19 @@ def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
     held = set(nft_rules.held(settings))
     for name in sorted(names):
         guest_file = read_guest_file(settings.guests_dir / key / name)
-        if guest_file is None or settings.tap_name(guest_file.slot) not in held:
+        if guest_file is None or not held.issuperset(_held_cards(guest_file, key, settings)):
             return f"the network rules of {name} on {settings.node_name} are gone"
     return ""
+
+
+def _held_cards(guest: GuestFile, key: str, settings: NodeSettings) -> tuple[str, ...]:
+    """The network devices of a guest for which there must be rules."""
+    networks = ""
+    with contextlib.suppress(OSError, FormError):
+        networks = from_dict(
+            GuestFacts, files.read_json(settings.guests_dir / key / guest.name / "facts.json")
+        ).networks
+    return settings.tap_name(guest.slot), *cards.held_devices(networks, guest.slot, settings)
 
 
 def lack_of_addresses(settings: NodeSettings, key: str) -> str:

@@ -4,7 +4,7 @@
 """A guest's cards on further networks: their MAC addresses and addresses, which nobody has to be asked for.
 
 On a bridge of the site a guest has the address of its node's number and its slot, as in its MAC address: no other guest
-of the site has it at the same time, and no server gives it out.
+of the site has it at the same time, and no server gives it out.  On a network of its job alone it has that of its rank.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import typing as t
 from ...errors import NodeFault, SiteFault, UserFault
 from ...frozen import frozen
 from ...guest_networks import Network, read_addresses
+from ...state.layout import job_key
+from ...system.clock import Deadline
+from ...wire.messages import NodePart
 from ..state.settings import NodeSettings
-from . import addresses, nft_rules
+from . import addresses, nft_rules, private
 
 
 @frozen
@@ -28,6 +31,7 @@ class Card:
         tap: its network device on the node.
         mac: its own.
         address: its own, IPv4.
+        mtu: its own; 0: as the guest has it.
     """
 
     network: Network
@@ -35,6 +39,7 @@ class Card:
     tap: str
     mac: str
     address: str
+    mtu: int = 0
 
     @property
     def interface(self) -> str:
@@ -44,7 +49,7 @@ class Card:
     @property
     def guest(self) -> nft_rules.Guest:
         """As the packet filter has it."""
-        return nft_rules.Guest(self.tap, self.mac, self.address)
+        return nft_rules.Guest(self.tap, self.mac, self.address, self.network.private)
 
 
 def find_networks(names: str, settings: NodeSettings) -> tuple[Network, ...]:
@@ -75,6 +80,8 @@ def check_networks(networks: t.Iterable[Network]) -> None:
         NodeFault: a bridge is missing, is something else, or is down.
     """
     for network in networks:
+        if network.private:
+            continue
         why = ""
         try:
             addresses.bridge_index(network.device)
@@ -87,32 +94,88 @@ def check_networks(networks: t.Iterable[Network]) -> None:
             raise NodeFault(f"bridge {network.device} of network {network.name}", why, hint, cause="bridge")
 
 
-def cards_of(networks: t.Iterable[Network], slot: int, settings: NodeSettings) -> tuple[Card, ...]:
+def cards_of(networks: t.Iterable[Network], slot: int, rank: int, key: str, settings: NodeSettings) -> tuple[Card, ...]:
     """Return the cards of a guest.
 
     Args:
         networks: in the order of its cards.
         slot: of the guest.
+        rank: of the guest.
+        key: `state.layout.job_key` of its start.
         settings: this node's own word.
 
     Raises:
         SiteFault: the node has no number, or a network no address for this guest.
+        UserFault: the job has more guests than its own network has addresses.
     """
     found = []
     for number, network in enumerate(networks, 1):
+        tap = settings.tap_name(slot, number)
+        if network.private:
+            found.append(_private_card(network, rank, number, tap, key, settings))
+            continue
         mac = settings.mac(slot, number)
         address = network.address((settings.node_number or 0) << 8 | slot)
         if not address:
             what = f"network {network.name}: {network.addresses} has no address for a guest of {settings.node_name}"
             why = f"its node_number is {settings.node_number}, and 256 addresses belong to each number"
             raise SiteFault(what, why, "give the network more addresses, or the node a lower number")
-        found.append(Card(network, network.device, settings.tap_name(slot, number), mac, address))
+        found.append(Card(network, network.device, tap, mac, address, network.mtu))
     return tuple(found)
+
+
+def _private_card(network: Network, rank: int, number: int, tap: str, key: str, settings: NodeSettings) -> Card:
+    address = network.address(rank + 1)
+    if not address:
+        what = f"network={network.name}: {network.addresses} has no address for the guest of rank {rank}"
+        raise UserFault(what, "the job has more guests than the network addresses", "ask for fewer guests")
+    mac, mtu = private.mac_of(rank, number), private.mtu_of(network, settings)
+    return Card(network, private.bridge_of(key, network.name), tap, mac, address, mtu)
+
+
+def create_private(part: NodePart, settings: NodeSettings, deadline: Deadline, step: t.Callable[[str], None]) -> None:
+    """Create the networks that a start has for itself, on this node; nothing where it has none.
+
+    Args:
+        part: what is asked; its guests, and the nodes that have such.
+        settings: this node's own word.
+        deadline: of the making.
+        step: may end the making before.
+
+    Raises:
+        VTorqueError: they cannot be created.
+    """
+    each, nodes = len(part.guests), part.peers.split()
+    wanted = []
+    for number, network in enumerate(find_networks(part.guests[0].networks, settings), 1):
+        if network.private:
+            peers = [
+                private.Peer(node, tuple(private.mac_of(place * each + index, number) for index in range(each)))
+                for place, node in enumerate(nodes)
+                if node != part.node
+            ]
+            wanted.append((network, peers))
+    if wanted:
+        step("the private networks")
+        private.create(job_key(part.job_id, part.start), wanted, settings, deadline)
 
 
 def written(cards: t.Iterable[Card]) -> str:
     """Return the addresses of cards as `GuestFacts.networks` has them."""
     return " ".join(f"{card.network.name}={card.address}" for card in cards)
+
+
+def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
+    """Return the devices of further cards of a guest that have rules.
+
+    Args:
+        networks: of the guest, as `written` has them.
+        slot: of the guest.
+        settings: this node's own word.
+    """
+    free = {network.name for network in settings.networks if not network.confined}
+    names = enumerate(read_addresses(networks), 1)
+    return tuple(settings.tap_name(slot, number) for number, name in names if name not in free)
 
 
 def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tuple[str, nft_rules.Guest]]:
@@ -125,5 +188,5 @@ def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tup
     """
     known = {network.name: network for network in settings.networks}
     for number, (name, address) in enumerate(read_addresses(networks).items(), 1):
-        if name in known and known[name].confined:
+        if name in known and known[name].confined and not known[name].private:
             yield name, nft_rules.Guest(settings.tap_name(slot, number), settings.mac(slot, number), address)

@@ -25,10 +25,13 @@ from .reachable import Reach
 
 FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
 """Ours, and the maps that lead from a guest's device to the chain of what it sends, and of what DHCP answers it."""
-BATCH_AND_LIBVIRT = "{ 15001-15004, 16509, 16514 }"
-"""Ports that no guest's business are: of Torque's server, scheduler and MOMs, of libvirt's daemons."""
+OF_NODES = "{ 4789, 15001-15004, 16509, 16514 }"
+"""Ports that no guest's business are: of VXLAN, of Torque's server, scheduler and MOMs, of libvirt's daemons."""
+PRIVATE = "private"
+"""The set of devices whose guests the node itself does not hear."""
 _ANSWERED_MAP = f"add map {FAMILY} {TABLE} {ANSWERED} {{ type ifname : verdict; }}"
 _HOOK = "type filter hook prerouting priority -300; policy accept;"
+_TO_NODE = "type filter hook input priority -300; policy accept;"
 _TO_GUESTS = {
     "to_guests": "type filter hook forward priority -300; policy accept;",
     "from_node": "type filter hook output priority -300; policy accept;",  # whose own may be the server of addresses
@@ -49,11 +52,13 @@ class Guest(t.NamedTuple):
         device: its network device; names its chain, too.
         mac: its own.
         address: its own, IPv4; "" before it is proven, when it is held to what servers of addresses give it.
+        private: the bridge is its job's, and has no other guests (`private.py`).
     """
 
     device: str
     mac: str
     address: str = ""
+    private: bool = False
 
 
 def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
@@ -88,6 +93,11 @@ def _text(guests: t.Sequence[Guest], whom: Reach) -> str:
             f"flush chain {FAMILY} {TABLE} {chain}",
             f"add rule {FAMILY} {TABLE} {chain} udp sport 67 udp dport 68 oifname vmap @{ANSWERED}",
         ]
+    if private := [f'"{guest.device}"' for guest in guests if guest.private]:
+        # such a bridge has no address, but a node takes a packet by its bridge's MAC address for any address of its own
+        lines.append(f"add set {FAMILY} {TABLE} {PRIVATE} {{ type ifname; }}")
+        lines += _chain("to_node", ('iifname "vtx*" drop', f"iifname @{PRIVATE} drop"), _TO_NODE)
+        lines.append(f"add element {FAMILY} {TABLE} {PRIVATE} {{ {', '.join(private)} }}")
     for guest in guests:
         lines += [
             *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),
@@ -126,8 +136,8 @@ def _given(guest: Guest) -> tuple[str, ...]:
     return (f"@th,64,8 2 @th,288,48 0x{mac} add @{_own(guest.device)} {{ @th,192,32 }}",)
 
 
-def _chain(name: str, its_rules: t.Iterable[str]) -> t.Iterator[str]:
-    yield f"add chain {FAMILY} {TABLE} {name}"
+def _chain(name: str, its_rules: t.Iterable[str], hook: str = "") -> t.Iterator[str]:
+    yield f"add chain {FAMILY} {TABLE} {name} {{ {hook} }}" if hook else f"add chain {FAMILY} {TABLE} {name}"
     yield f"flush chain {FAMILY} {TABLE} {name}"
     yield from (f"add rule {FAMILY} {TABLE} {name} {rule}" for rule in its_rules)
 
@@ -146,6 +156,8 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
     mac, own = guest.mac, f"@{_own(guest.device)}"
     job, hosts = _sets(guest.device)
     drop = f"goto {_dropped(guest.device)}"
+    if guest.private:
+        return f"ether saddr != {mac} drop", "accept"
     return (
         f"ether saddr != {mac} drop",
         f"ether type arp arp htype 1 arp hlen 6 arp plen 4 arp operation {{ request, reply }} "
@@ -160,7 +172,7 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         "ip frag-off & 0x1fff == 0 udp dport 68 drop",
         "udp sport 67 udp dport 68 drop",
         f"ip daddr @{job} accept",
-        f"meta l4proto {{ tcp, udp }} th dport {BATCH_AND_LIBVIRT} {drop}",
+        f"meta l4proto {{ tcp, udp }} th dport {OF_NODES} {drop}",
         # the kernel (6.18) looks for ports and flags also in later parts of a packet, and in what fills up the first:
         # in such parts a connection could be begun with anybody.  TCP of today sends none
         "ip protocol tcp ip frag-off & 0x3fff != 0 drop",
@@ -247,7 +259,13 @@ def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
     there = _elements(settings)
     mine = sorted(set(devices) & set(_held(there)))
     if mine:
-        _nft("\n".join(line for device in mine for line in _removal(device)), settings)
+        lines = [line for device in mine for line in _removal(device)]
+        lines += [
+            f'delete element {FAMILY} {TABLE} {PRIVATE} {{ "{device}" }}'
+            for device in mine
+            if device in there.get(PRIVATE, ())
+        ]
+        _nft("\n".join(lines), settings)
     return tuple(f"{device}{_places(there.get(_dropped(device), []))}" for device in mine)
 
 

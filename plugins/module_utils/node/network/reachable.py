@@ -79,6 +79,23 @@ def _addresses(destinations: t.Sequence[str], deadline: Deadline) -> dict[str, t
             raise SiteFault(what, _NO_IPV6, "name an IPv4 address, or set confine_guests: false")
         found[word] = (str(network),)
 
+    found |= find_addresses(names, deadline)
+    if missing := [name for name in names if name not in found]:
+        what = f"the address of {missing[0]}"
+        why = "is not known here, and guests are to reach it"
+        raise SiteFault(what, why, "see guest_may_reach and mounts in vtorque.yml, /etc/hosts, and name servers")
+    return found
+
+
+def find_addresses(names: t.Sequence[str], deadline: Deadline) -> dict[str, tuple[str, ...]]:
+    """Return the IPv4 addresses of names, in order; a name that has none, or none in time, is left out.
+
+    Args:
+        names: of hosts.
+        deadline: after which nobody is waited for.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+
     def ask() -> None:
         for name in names:
             try:
@@ -91,8 +108,4 @@ def _addresses(destinations: t.Sequence[str], deadline: Deadline) -> dict[str, t
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         thread.join(deadline.left_s())
-    if missing := [name for name in names if name not in found]:
-        what = f"the address of {missing[0]}"
-        why = "is not known here, and guests are to reach it"
-        raise SiteFault(what, why, "see guest_may_reach and mounts in vtorque.yml, /etc/hosts, and name servers")
-    return found
+    return dict(found)

@@ -23,7 +23,7 @@ from ...text import printable
 from ...time_budget import KILLED_END_S
 from ..devices import leases, shared_region
 from ..domain.connection import Domains
-from ..network import nft_rules
+from ..network import nft_rules, private
 from ..network.addresses import SYS_NET
 from ..state import qemu_user, slots
 from ..state.directories import entries, guest_directories
@@ -45,7 +45,7 @@ class Remain:
 
     Attributes:
         kind: `domain`, `directory`, `slot`, `process`, `device` of the host, `huge pages`, `interrupts`, `region` of
-            memory, `network device`, `network rules`, or `ssh access` of a host that stays bare.
+            memory, `private network`, `network device`, `network rules`, or `ssh access` of a host that stays bare.
         name: which one.
         key: `state.layout.job_key` of the start it belongs to; "" when that cannot be told.
     """
@@ -88,6 +88,8 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     found += [Remain("huge pages", path.name, path.name) for path in entries(settings.pages_dir)]
     found += [Remain("interrupts", path.name, path.name) for path in entries(settings.interrupts_dir)]
     found += [Remain("region", name, "") for name in shared_region.find_lost(settings)]
+    found += [Remain("private network", key, key) for key in private.keys(settings)]
+    found += [Remain("network device", name, "") for name in private.find_lost(settings)]
     found += [Remain("directory", path.name, path.name) for path in entries(settings.guests_dir)]
     found += [Remain(BARE, path.name, path.name) for path in entries(settings.bare_dir)]
     found += [Remain("process", str(pid), key) for pid, key in processes(settings)]

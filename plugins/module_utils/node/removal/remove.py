@@ -21,7 +21,7 @@ from ..domain import usage
 from ..domain.connection import Domains
 from ..guest.console import plain
 from ..io_cores import changes, interrupts
-from ..network import addresses, nft_rules
+from ..network import addresses, nft_rules, private
 from ..placement import hugepages
 from ..state import slots
 from ..state.directories import entries
@@ -76,6 +76,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         if guest_file is not None:
             macs.add(guest_file.mac)
         save_console(path, settings.record_dir(job_id, start), settings, guest_file.owner_uid if guest_file else None)
+    removed += private.remove(key, settings)
     _delete(directory, removed)
     if macs:
         # without a bridge there is nothing to forget

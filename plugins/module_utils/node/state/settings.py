@@ -221,6 +221,11 @@ class NodeSettings:
         return self.state_dir / "interrupts"
 
     @property
+    def private_dir(self) -> pathlib.Path:
+        """Numbers of the networks that starts have for themselves, one file each (`network/private.py`)."""
+        return self.run_dir / "networks"
+
+    @property
     def bare_dir(self) -> pathlib.Path:
         """One directory a start of a job for which this node stays bare (`bare_host.py`)."""
         return self.run_dir / "bare"

@@ -22,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.pol
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors, parse
 
 FAST = "fast bridge bridge=br1 addresses=10.9.0.0/16 mtu=9000"
+MINE = "mine vxlan addresses=172.31.0.0/16 mtu=1400"
 STORE = "store bridge bridge=br2 addresses=10.10.0.0/16 confined=no"
 POOL = Offers(images=(ImageFacts("debian12@1", "debian", "x86_64"), ImageFacts("osv@1", "osv", "x86_64")))
 SITE = dataclasses.replace(Policy(), networks=(FAST, STORE), checkpoint_dir="/shared")
@@ -37,7 +38,7 @@ def faults_of(text: str) -> list[tuple[str, str]]:
     return [(fault.key, fault.message) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize("line", [FAST, STORE])
+@pytest.mark.parametrize("line", [FAST, STORE, MINE])
 def test_line_is_written_as_it_is_read(line: str) -> None:
     assert guest_networks.written(guest_networks.read_line(f"  {line.replace(' ', '   ')} ")) == line
 
@@ -47,13 +48,16 @@ def test_line_is_written_as_it_is_read(line: str) -> None:
     [
         ("Fast bridge bridge=br1 addresses=10.9.0.0/16", "small letters and digits"),
         ("fast-1 bridge bridge=br1 addresses=10.9.0.0/16", "small letters and digits"),
-        ("fast ipvlan bridge=br1 addresses=10.9.0.0/16", "the kind is one of bridge"),
+        ("fast ipvlan bridge=br1 addresses=10.9.0.0/16", "the kind is one of bridge, vxlan"),
         ("fast vlan parent=eth1 id=120 addresses=10.9.0.0/16", "put the VLAN on a bridge of each node"),
         ("fast bridge addresses=10.9.0.0/16", "bridge= is missing"),
         ("fast bridge bridge=br1", "addresses= is missing"),
         ("fast bridge bridge=br1 addresses=dhcp", "addresses=dhcp: not so"),
         ("fast bridge bridge=br1 addresses=10.9.0.0/16 id=7", "id=7: not so; options of bridge: bridge, addresses"),
         ("fast bridge bridge=br1 bridge=br2 addresses=10.9.0.0/16", "each once"),
+        ("mine vxlan bridge=br1 addresses=10.9.0.0/16", "bridge=br1: not so; options of vxlan: addresses, mtu"),
+        ("mine vxlan", "addresses= is missing"),
+        ("mine vxlan addresses=10.9.0.0/16 confined=no", "options of vxlan"),
         ("fast bridge bridge=br1 addresses=10.9.1.0/16", "the network is 10.9.0.0/16"),
         ("fast bridge bridge=br1 addresses=10.9.0.256/16", "an IPv4 network from /8 to /29"),
         ("fast bridge bridge=br1 addresses=10.9.0.0/30", "an IPv4 network from /8 to /29"),
@@ -76,6 +80,8 @@ def test_line_that_cannot_be_is_refused_with_what_can(line: str, sentence: str) 
         (f"networks: ['{FAST}', 'b {STORE[6:].replace('10.10', '10.9')}']", "networks", "are those of"),
         (f"node_number: 256\nnetworks: ['{FAST}']", "networks", "no addresses for guests of node_number 256"),
         (f"allow_user_images: true\nnetworks: ['{STORE}']", "networks", "confined=no does not go with allow_user_im"),
+        (f"confine_guests: false\nnetworks: ['{MINE}']", "networks", "mine: kind vxlan needs confine_guests"),
+        (f"networks: ['{MINE}', '{STORE}']", "networks", "does not go with confined=no of store"),
         (f"network_default: [slow]\nnetworks: ['{FAST}']", "network_default", "this site has no network slow"),
         ("network_default: [fast]", "network_default", "this site has no further networks"),
     ],
@@ -91,6 +97,11 @@ def test_number_of_the_last_node_has_addresses_and_the_next_one_has_not() -> Non
     assert (fast.address(0), fast.address(255 << 8 | 255), fast.address(256 << 8 | 1)) == ("", "", "")
     small = guest_networks.read_line("s bridge bridge=br1 addresses=192.168.4.0/22")
     assert small.address(3 << 8 | 7) == "192.168.7.7"
+
+
+def test_number_of_a_node_does_not_matter_where_each_job_has_addresses_of_its_own() -> None:
+    text = f"node_number: 16383\nnetworks: ['{MINE}', 'yours {MINE[5:].replace('31', '30')}']\n"
+    assert len(policy_file.parse(text, "vtorque.yml").policy.networks) == 2
 
 
 def test_request_chooses_networks_in_its_order() -> None:

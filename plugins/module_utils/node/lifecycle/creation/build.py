@@ -98,6 +98,7 @@ def make(
     if whom:
         step("the rules of the network")
         nft_rules.hold(on_bridges(guests, settings), whom, settings)
+    cards.create_private(part, settings, deadline, step)
 
     def serving(guest: Guest) -> Serving:
         of_guest = guest.pins.others if guest.pins else cores
@@ -257,7 +258,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         make_directory(directory)
         write_guest_file(directory, guest_file)
         guest = Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot)
-        guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, settings)
+        guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, spec.rank, key, settings)
         guests.append(guest)
     return guests
 

@@ -145,6 +145,22 @@ def test_job_on_a_node_without_rdma_is_refused_by_root_with_its_name() -> None:
         planned("n1\n" * 3 + "n2\n" * 3, site, x=RDMA_X, slot_hosts=("n1",) * 3 + ("n2",) * 3)
 
 
+def test_nodes_know_each_other_where_the_job_has_a_network_for_itself() -> None:
+    """Bare hosts are not on it, and are told of nobody."""
+    mine, fast = "mine vxlan addresses=172.31.0.0/16", "fast bridge bridge=br1 addresses=10.9.0.0/16"
+    site = dataclasses.replace(POLICY, networks=(mine, fast))
+
+    def parts(text: str) -> list[tuple[list[str], str]]:
+        x = parse([(f"img=debian12,vcpus=2,ram=1G,{text}", "command line")]).encode()
+        hosts = ("n1",) * 3 + ("N2",) * 3 + ("n3",) * 3
+        plan = planned("\n".join(hosts) + "\n", site, x=x, slot_hosts=hosts)
+        return [([guest.networks for guest in part.guests], part.peers) for part in plan.parts.values()]
+
+    assert parts("network=fast+mine") == [(["fast+mine"], "n1 N2 n3")] * 3
+    assert parts("network=fast") == [(["fast"], "")] * 3
+    assert parts("network=mine,nodes=2") == [(["mine"], "n1 N2")] * 2 + [([], "")]
+
+
 def test_disk_of_the_users_is_rank_0s_alone() -> None:
     x = parse([("img=debian12,vcpus=1,ram=1G,vms_per_node=2,disk=/home/alice/data", "command line")]).encode()
     plan = planned("n1\n" * 3 + "n2\n" * 3, x=x, slot_hosts=("n1",) * 3 + ("n2",) * 3)

@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import CAUSES, NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import Capabilities
@@ -183,6 +184,18 @@ def test_program_that_is_missing_or_does_not_run_is_a_trouble(node: Node, tool: 
     (fault,) = causes.troubles(settings, "programs")
     assert fault.cause == "programs"
     assert words in str(fault)
+
+
+def test_program_of_private_networks_is_one_where_the_site_has_such(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a node could make no table of a job's own network."""
+    mine = guest_networks.read_line("mine vxlan addresses=172.31.0.0/16")
+    monkeypatch.setattr(causes, "TOOL_ENVIRONMENT", {"PATH": "/nowhere"})
+    causes.check_programs(node.settings)
+    with pytest.raises(NodeFault, match="bridge on cn1: No such file") as caught:
+        causes.check_programs(dataclasses.replace(node.settings, networks=(mine,)))
+    assert caught.value.cause == "programs"
 
 
 def test_virtiofsd_is_one_of_the_programs_where_the_site_shares_by_it(node: Node) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import stat
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml, usage
@@ -22,7 +24,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle
     present_absent,
     room,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import taken_address
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import nft_rules, taken_address
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, ledger, pins
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import (
     guest_file,
@@ -225,6 +227,27 @@ def test_guest_whose_address_another_host_has_got_waits_on_the_disk(saving: Node
     assert states(saving) == {}
     (saving.settings.run_dir / "holder").unlink()
     saving.wait_for_words("gone on after")
+
+
+def test_guests_wait_on_the_disk_where_rules_of_a_further_card_are_gone(saving: Node) -> None:
+    """Whoever flushes rules takes those of all cards; a guest on its job's own network is to be held there, too."""
+    suspend(saving)
+    networks = tuple(
+        map(
+            guest_networks.read_line,
+            ("mine vxlan addresses=172.31.0.0/16", "free bridge bridge=br1 addresses=10.0.0.0/9 confined=no"),
+        )
+    )
+    settings = dataclasses.replace(saving.settings, confine_guests=True, networks=networks)
+    for name in ("vcn1-1", "vcn1-2"):
+        path = saving.settings.start_dir("7.head", 1) / name / "facts.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "networks": "free=10.1.2.3 mine=172.31.0.1"}))
+    held = {"vtq1", "vtq2", "vtq1n2", "vtq2n2"}
+    saving.patch.setattr(nft_rules, "held", lambda _settings: tuple(held))
+    with saving.hypervisor.connect("") as domains:
+        assert room.lack(settings, KEY, domains) == ""
+        held.remove("vtq2n2")
+        assert room.lack(settings, KEY, domains) == "the network rules of vcn1-2 on cn1 are gone"
 
 
 def test_guests_return_to_memory_that_is_in_no_pool_of_huge_pages(saving: Node, tmp_path: pathlib.Path) -> None:

@@ -11,16 +11,23 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses, cards
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import (
+    addresses,
+    cards,
+    nft_rules,
+    private,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 
 FAST = guest_networks.read_line("fast bridge bridge=br1 addresses=10.0.0.0/10 mtu=9000")
 STORE = guest_networks.read_line("store bridge bridge=br2 addresses=10.64.0.0/10 confined=no")
-NODE = NodeSettings("cn1", 258, networks=(FAST, STORE))
+MINE = guest_networks.read_line("mine vxlan addresses=172.31.0.0/24 mtu=1400")
+NODE = NodeSettings("cn1", 258, networks=(FAST, STORE, MINE))
+KEY = "7.head.1"
 
 
 def test_cards_follow_from_number_and_slot() -> None:
-    first, second = cards.cards_of(cards.find_networks("store+fast", NODE), 7, NODE)
+    first, second = cards.cards_of(cards.find_networks("store+fast", NODE), 7, 0, KEY, NODE)
     assert (first.tap, first.bridge, first.mac, first.interface) == (
         "vtq7n1", "br2", "42:54:00:01:02:07", "10.65.2.7/10",
     )  # fmt: skip
@@ -36,7 +43,7 @@ def test_no_two_guests_of_a_site_have_a_mac_address_or_an_address_in_common() ->
         card
         for number in (0, 1, 255, 256, 16383)
         for slot in (1, 2, 254)
-        for card in cards.cards_of((FAST, STORE), slot, dataclasses.replace(NODE, node_number=number))
+        for card in cards.cards_of((FAST, STORE), slot, 0, KEY, dataclasses.replace(NODE, node_number=number))
     ]
     for one in ({card.mac for card in found}, {card.address for card in found}):
         assert len(one) == len(found) == 30
@@ -45,21 +52,34 @@ def test_no_two_guests_of_a_site_have_a_mac_address_or_an_address_in_common() ->
     assert NODE.mac(7) == "52:54:00:01:02:07"
 
 
+def test_card_on_a_network_of_the_job_follows_from_start_and_rank() -> None:
+    [card] = cards.cards_of((MINE,), 7, 3, KEY, NODE)
+    bridge = private.bridge_of(KEY, "mine")
+    assert (card.tap, card.bridge, card.mac, card.interface, card.mtu) == (
+        "vtq7n1", bridge, "02:76:71:00:00:03", "172.31.0.4/24", 1400,
+    )  # fmt: skip
+    assert card.guest.private
+    # nobody has to be let in where nobody else is
+    assert dict(cards.confined("mine=172.31.0.4", 7, NODE)) == {}
+    with pytest.raises(UserFault, match="no address for the guest of rank 254"):
+        cards.cards_of((MINE,), 7, 254, KEY, NODE)
+
+
 def test_number_without_addresses_is_the_sites_fault() -> None:
     small = guest_networks.read_line("small bridge bridge=br1 addresses=10.9.0.0/16")
     with pytest.raises(SiteFault, match=r"small: 10\.9\.0\.0/16 has no address for a guest of cn1.*node_number is 258"):
-        cards.cards_of((small,), 1, NODE)
+        cards.cards_of((small,), 1, 0, KEY, NODE)
 
 
 def test_network_that_the_nodes_own_list_lacks_is_refused() -> None:
-    with pytest.raises(UserFault, match="network=slow: cn1 has no such network; it has fast, store"):
+    with pytest.raises(UserFault, match="network=slow: cn1 has no such network; it has fast, store, mine"):
         cards.find_networks("fast+slow", NODE)
 
 
 def test_cards_that_rules_hold_are_found_by_their_numbers() -> None:
     held = dict(cards.confined("store=10.65.2.7 fast=10.1.2.7", 7, NODE))
     assert list(held) == ["fast"]
-    assert held["fast"] == ("vtq7n2", "72:54:00:01:02:07", "10.1.2.7")
+    assert held["fast"] == nft_rules.Guest("vtq7n2", "72:54:00:01:02:07", "10.1.2.7")
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ def test_the_batch_systems_ports_are_nobodys_but_a_jobs_own_guests(settings: Nod
     nft_rules.hold([FIRST], WHOM, settings)
     lines = [line.strip() for line in chain(settings, "vtq1").splitlines()]
     barred = next(n for n, line in enumerate(lines) if "15001-15004" in line)
+    assert "4789" in lines[barred]  # of the packets that carry private networks of jobs
     assert lines.index("ip daddr @vtq1_job accept") < barred
     for later in ("ip daddr @vtq1_hosts accept", "ip daddr 10.9.0.0/16 accept", "ip daddr 10.77.0.1 accept"):
         assert lines.index(later) > barred

@@ -16,7 +16,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_n
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import agent, join
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import cards, nft_rules, reachable
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import (
+    cards,
+    nft_rules,
+    private,
+    reachable,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import JobHost, JobMap, KeyPair
 
@@ -108,6 +113,43 @@ def test_rules_of_all_cards_go_with_the_start(site: Node, monkeypatch: pytest.Mo
     site.absent()
     assert {"vtq1", "vtq1n1", "vtq1n2", "vtq1n3"} <= set(gone)
     assert present_absent.left(site.settings) == ()
+
+
+def test_network_of_the_job_is_there_before_its_guests_and_goes_after_them(
+    site: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows of all other nodes what it must: which guests are there, by their ranks."""
+    mine = guest_networks.read_line("mine vxlan addresses=172.31.0.0/16 mtu=1400")
+    site.settings = dataclasses.replace(site.settings, networks=(FAST, mine), confine_guests=True)
+    monkeypatch.setattr(reachable, "reach", lambda *_words: reachable.Reach("10.77.0.11", (), (), (), ()))
+    monkeypatch.setattr(nft_rules, "hold", lambda guests, _whom, _settings: done.append(list(guests)))
+    monkeypatch.setattr(nft_rules, "bind", lambda _guests, _settings: None)
+    monkeypatch.setattr(nft_rules, "let_go", lambda _devices, _settings: ())
+    done: list[t.Any] = []
+
+    def create(key: str, wanted: t.Sequence[private.Wanted], *_words: object) -> None:
+        assert site.hypervisor.running == {}
+        done.append((key, [(network.name, list(peers)) for network, peers in wanted]))
+
+    def remove(key: str, _settings: object) -> tuple[str, ...]:
+        assert site.hypervisor.running == {}
+        return (f"private network of {key}",)
+
+    monkeypatch.setattr(private, "create", create)
+    monkeypatch.setattr(private, "remove", remove)
+    part = dataclasses.replace(site.part(2, networks="fast+mine"), peers="cn1 cn2 cn3")
+    facts = site.present(part)
+    assert [one.networks for one in facts] == [
+        "fast=10.9.2.1 mine=172.31.0.1", "fast=10.9.2.2 mine=172.31.0.2",
+    ]  # fmt: skip
+    held, (key, [(name, peers)]) = done
+    assert [guest.device for guest in held if guest.private] == ["vtq1n2", "vtq2n2"]
+    assert (key, name) == ("7.head.1", "mine")
+    assert peers == [
+        private.Peer("cn2", ("02:76:72:00:00:02", "02:76:72:00:00:03")),
+        private.Peer("cn3", ("02:76:72:00:00:04", "02:76:72:00:00:05")),
+    ]
+    assert "private network of 7.head.1" in site.absent()
 
 
 def test_hosts_of_the_job_are_called_by_network(site: Node) -> None:
