@@ -86,9 +86,17 @@ def handed_on(site: MachineSite, *classes: str) -> t.Iterator[None]:
     change = f"cp {CONFIG} {CONFIG}.was; sed -i /^pci_classes:/d {CONFIG}; printf '{added}' >>{CONFIG}"
     for node in NODES:
         site.root(node, change)
-    yield
-    for node in NODES:
-        site.root(node, f"mv {CONFIG}.was {CONFIG}")
+    try:
+        yield
+    finally:
+        for node in NODES:
+            site.root(node, f"mv {CONFIG}.was {CONFIG}")
+
+
+@pytest.fixture(autouse=True)
+def bare_home(site: MachineSite) -> None:
+    """No file of another test is taken for one of this test's job."""
+    site.root("fe", "rm -rf /home/alice/*")
 
 
 @pytest.fixture(scope="session")
