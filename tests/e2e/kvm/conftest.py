@@ -15,7 +15,7 @@ from lab import cluster
 from lab.machine import machine, patience
 from lab.state import DEFAULT, State
 
-from ..conftest import CHECKOUT, LAB, Result, Site
+from ..conftest import CHECKOUT, LAB, Ended, Result, Site
 from ..trouble import CONFIG
 
 NODES = ("fe", "cn1")
@@ -55,12 +55,22 @@ class MachineSite(Site):
         return self._call(line, stdin, CALL_S)
 
     def await_file(self, job_id: str, path: str) -> None:
-        """Wait for a file that a job makes, by one process that waits on the front end; or for the end of the job."""
+        """Wait for a file that a job makes; or for the end of the job, which is a failure."""
+        if not self._await(job_id, path):
+            pytest.fail(f"the job is over: {self.end(job_id)}")
+
+    def end(self, job_id: str) -> Ended:
+        """See `Site.end`; the server is asked when the job's output is there."""
+        self._await(job_id, f"/home/*/*.o{job_id.partition('.')[0]}")
+        return super().end(job_id)
+
+    def _await(self, job_id: str, path: str) -> bool:
+        """Whether a file is there when the job is over, or before; by one process that waits on the front end."""
         # to ask the batch server is a start of Python, which costs more than all the looks between
         over = f"{{ [ $((looks % 10)) -eq 9 ] && qstat {job_id} | grep -q ' C '; }}"
-        look = f"looks=0; until [ -e {path} ] || {over}; do looks=$((looks + 1)); sleep 3; done; [ -e {path} ]"
-        if self.on("fe", "/bin/sh", "-c", look).returncode != 0:
-            pytest.fail(f"the job is over: {self.end(job_id)}")
+        there = f"ls {path} >/dev/null 2>&1"
+        look = f"looks=0; until {there} || {over}; do looks=$((looks + 1)); sleep 3; done; {there}"
+        return self.on("fe", "/bin/sh", "-c", look).returncode == 0
 
     def left_on_nodes(self) -> list[str]:
         """See `Site.left_on_nodes`."""
@@ -76,9 +86,17 @@ def handed_on(site: MachineSite, *classes: str) -> t.Iterator[None]:
     change = f"cp {CONFIG} {CONFIG}.was; sed -i /^pci_classes:/d {CONFIG}; printf '{added}' >>{CONFIG}"
     for node in NODES:
         site.root(node, change)
-    yield
-    for node in NODES:
-        site.root(node, f"mv {CONFIG}.was {CONFIG}")
+    try:
+        yield
+    finally:
+        for node in NODES:
+            site.root(node, f"mv {CONFIG}.was {CONFIG}")
+
+
+@pytest.fixture(autouse=True)
+def bare_home(site: MachineSite) -> None:
+    """No file of another test is taken for one of this test's job."""
+    site.root("fe", "rm -rf /home/alice/*")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import typing as t
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from lab.machine import machine, story
 from lab.state import State
 
+from ..conftest import CHECKOUT
 from ..trouble import revive
 from .conftest import CARD, MachineSite, handed_on
 
@@ -116,12 +116,13 @@ def test_device_goes_to_one_start_after_the_other_and_comes_back_each_time(devic
     assert devices.root("cn1", "ls /var/lib/vtorque/devices/leases").split() == []
 
 
-def test_two_guests_of_a_job_have_a_cell_huge_pages_and_a_card_each(site: MachineSite, tmp_path: pathlib.Path) -> None:
+def test_two_guests_of_a_job_have_a_cell_huge_pages_and_a_card_each(site: MachineSite) -> None:
     """As `make demo STORY=devices` has it, which sees to what it prints."""
     lines: list[str] = []
     told = story.Story(machine.state_of(State()), lines.append)
     told.find_nodes()
-    story.copy_programs(tmp_path / "programs")
+    programs = CHECKOUT / "build/story-programs"  # the machine has a /tmp of its own
+    story.copy_programs(programs)
     with handed_on(site, f"nic {' '.join(story.CARDS)}"):
-        told.run(tmp_path / "programs")
+        told.run(programs)
     assert sum(story.CARD_ID in line for line in lines) == 2, lines
