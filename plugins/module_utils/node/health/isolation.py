@@ -62,7 +62,7 @@ def check_mitigations(settings: NodeSettings, sys: pathlib.Path = side_channels.
     if not weak:
         return Finding("mitigations")
     if settings.side_channels == side_channels.OFF:
-        return Finding("mitigations", shown=f"{len(weak)} open")
+        return Finding("mitigations", cell=f"{len(weak)} open")
     problem = "; ".join(f"{name}: {text}" for name, text in list(weak.items())[:_SHOWN])
     remedy = "new microcode, and no mitigations=off on the kernel's command line"
     return Finding("mitigations", _grave(settings), str(len(weak)), problem, remedy)
@@ -76,9 +76,9 @@ def check_ksm(settings: NodeSettings, sys: pathlib.Path = side_channels.SYS) -> 
         sys: where the kernel tells.
     """
     if not side_channels.merges_pages(sys):
-        return Finding("ksm", shown="off")
+        return Finding("ksm", cell="off")
     if settings.side_channels == side_channels.OFF:
-        return Finding("ksm", shown="on")
+        return Finding("ksm", cell="on")
     problem = "KSM merges equal pages of other processes, though not of guests of jobs"
     return Finding("ksm", _grave(settings), "on", problem, "echo 2 >/sys/kernel/mm/ksm/run, and stop ksmtuned")
 
