@@ -40,7 +40,7 @@ def test_threads_of_cores_are_bad_where_the_site_wants_none(
     tmp_path: pathlib.Path, settings: NodeSettings, smt: str, state: str, cell: str
 ) -> None:
     found = isolation.check_smt(settings, host(tmp_path, smt=smt), tmp_path / "qemu.conf", able)
-    assert (found.state, found.shown, bool(found.words)) == (state, cell, state == "bad")
+    assert (found.state, found.cell, bool(found.problem)) == (state, cell, state == "bad")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_core_scheduling_that_the_kernel_has_not_is_found_before_libvirtd_does_n
     configuration.write_text(f'user = "root"\n{line}\n', "utf-8")
     found = isolation.check_smt(OFF, host(tmp_path), configuration, can)
     assert (found.state == "bad") is bad
-    assert ("libvirtd will not start again" in found.words) is bad
+    assert ("libvirtd will not start again" in found.problem) is bad
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENODEV])
@@ -81,8 +81,8 @@ def test_question_for_core_scheduling_is_asked_of_the_kernel_itself() -> None:
 def test_faults_without_a_mitigation_are_named(tmp_path: pathlib.Path, settings: NodeSettings, state: str) -> None:
     assert isolation.check_mitigations(settings, host(tmp_path / "good")).state == "ok"
     found = isolation.check_mitigations(settings, host(tmp_path / "weak", weak={"retbleed": "Vulnerable"}))
-    assert (found.state, found.words) == (state, "" if state == "ok" else "retbleed: Vulnerable")
-    assert found.shown == ("1 open" if state == "ok" else "1")
+    assert (found.state, found.problem) == (state, "" if state == "ok" else "retbleed: Vulnerable")
+    assert found.cell == ("1 open" if state == "ok" else "1")
 
 
 def test_kernel_that_tells_of_no_faults_is_bad_for_strict_alone(tmp_path: pathlib.Path) -> None:
@@ -94,4 +94,4 @@ def test_kernel_that_tells_of_no_faults_is_bad_for_strict_alone(tmp_path: pathli
 def test_merged_pages_are_reported(tmp_path: pathlib.Path, settings: NodeSettings, state: str) -> None:
     assert isolation.check_ksm(settings, host(tmp_path / "off")).state == "ok"
     found = isolation.check_ksm(settings, host(tmp_path / "on", ksm="1"))
-    assert (found.state, found.shown, bool(found.words)) == (state, "on", state != "ok")
+    assert (found.state, found.cell, bool(found.problem)) == (state, "on", state != "ok")
