@@ -125,7 +125,7 @@ NEW = {
     "nodes_default", "spare_default", "pci_default", "pci_classes", "numa_default", "hugepages_default",
     "hugepages_raise", "numad", "sample_s", "metrics_dir", "networks", "network_default",
     "report_dir", "checkpoint_default", "checkpoint_every_default", "checkpoint_dir", "checkpoint_min",
-    "checkpoint_pause", "health_sources", "on_degrading", "side_channels",
+    "checkpoint_pause", "health_sources", "on_degrading", "spare_nodes", "side_channels",
 }  # fmt: skip
 
 
