@@ -115,7 +115,7 @@ def test_threads_of_disks_are_on_the_cores_for_virtual_io_of_a_guest_that_starte
 def test_debian_mounts_a_home_that_is_plugged_in_after_its_restore(site: Site, tmp_path: pathlib.Path) -> None:
     with warm_site(site), image("warm-home", of="debian12") as place:
         make_warmable(place, tmp_path)
-        make(site, "warm-home", "--ram", "512M")
+        make(site, "warm-home", "--ram", "512M", "--boot-timeout", "900")
         found = {}
         for warm in ("true", "false"):
             script = (
