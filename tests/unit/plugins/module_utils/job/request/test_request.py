@@ -305,7 +305,7 @@ _WORDS: dict[str, st.SearchStrategy[str]] = {
     **dict.fromkeys(("vrdma", "iocm", "unclot"), _COMPONENTS),
     "warm": st.sampled_from(["yes", "FALSE"]),
     **dict.fromkeys(
-        ("vcpus", "vms_per_node", "iocm_min_cores", "iocm_max_cores", "nodes"), st.integers(1, 999).map(str)
+        ("vcpus", "vms_per_node", "iocm_min_cores", "iocm_max_cores", "nodes", "spare"), st.integers(1, 999).map(str)
     ),
     **dict.fromkeys(("disk", "metadata", "vm_prologue", "vm_epilogue"), _PATHS.filter(lambda path: ".." not in path)),
 }
