@@ -104,7 +104,7 @@ def test_job_whose_checkpoint_was_forged_is_held_and_does_not_begin_anew(site: S
             else:
                 site.root("fe", f"chmod 777 {STORE}")
             site.on("fe", "qrls", job_id, user="alice")
-            reason = "no directory of root's" if "open" in how else "not what was committed"
+            reason = "with mode 0700" if "open" in how else "not what was committed"
             site.wait_for("the reason", lambda: reason in site.facts(job_id).get("comment", ""))
             site.wait_state(job_id, "H")
             site.root("fe", f"chmod 700 {STORE}")
