@@ -25,6 +25,9 @@ decided=/etc/vtorque/groups
 # a line for each id of the image's that is the job's now: `group` or `user`, the id, the one that took its place
 moved=/etc/vtorque/moved
 made=/run/vtorque/identity
+newline='
+'
+# each program that is begun takes an emulated processor longer than all that the shell does itself
 
 die() { # why
     echo "$*" >&2
@@ -49,6 +52,18 @@ function given(ids,    n, i, lines, tab) {
 }
 '
 
+report_groups() { # which the user does not get by their names
+    while IFS= read -r line; do
+        case $line in
+            "without "*) echo "group ${line#without } gives power in this image, and is left out" ;;
+            "renamed "*)
+                line=${line#renamed }
+                echo "group ${line%% *} would give power to its members if it were made here: it is ${line#* }"
+                ;;
+        esac
+    done
+}
+
 choose_groups() { # all of the user's that give no power here
     if [ ! -e "$decided" ]; then
         awk -F: '{ here[$1] }
@@ -70,10 +85,12 @@ choose_groups() { # all of the user's that give no power here
                     } else print lines[i]
                 }
             }' /etc/group >"$decided" || die "$decided could not be written"
-        sed -n -e 's/^without \(.*\)/group \1 gives power in this image, and is left out/p' \
-            -e 's/^renamed \([^ ]*\) \(.*\)/group \1 would give power to its members if it were made here: it is \2/p' "$decided"
+        report_groups <"$decided"
     fi
-    GIVEN=$(grep '	' "$decided")
+    GIVEN=
+    while IFS= read -r line; do
+        case $line in *'	'*) GIVEN=$GIVEN$line$newline ;; esac
+    done <"$decided"
     export GIVEN
 }
 
@@ -85,6 +102,14 @@ free() { # file: an id that nobody has
     awk -F: "$without"'BEGIN { given(ids); for (name in ids) used[ids[name]] = 1 }
         { used[$3] = 1 }
         END { for (n = 60999; n in used || n == ENVIRON["VTORQUE_UID"] || n == ENVIRON["VTORQUE_GID"]; n--); print n }' "$1"
+}
+
+in_the_way() { # has somebody else an id that is the job's?
+    awk -F: "$without"'BEGIN { given(ids); for (name in ids) names[ids[name]] = name }
+        FILENAME == "/etc/passwd" { if ($3 == ENVIRON["VTORQUE_UID"] && $1 != ENVIRON["VTORQUE_USER"]) found = 1; next }
+        $3 == ENVIRON["VTORQUE_GID"] && $1 != ENVIRON["VTORQUE_GROUP"] { found = 1 }
+        ($3 in names) && $1 != names[$3] { found = 1 }
+        END { exit !found }' /etc/passwd /etc/group
 }
 
 move_group() { # id name: the image's own group that has the id of this one
@@ -157,24 +182,45 @@ choose_shell() {
     export VTORQUE_SHELL_HERE
     [ "$VTORQUE_SHELL_HERE" = "$VTORQUE_SHELL" ] ||
         echo "the shell $VTORQUE_SHELL is not in this image, $VTORQUE_SHELL_HERE takes its place"
-    grep -qsxF "$VTORQUE_SHELL_HERE" /etc/shells || echo "$VTORQUE_SHELL_HERE" >>/etc/shells
+    [ ! -e /etc/shells ] || while read -r line || [ -n "$line" ]; do
+        [ "$line" != "$VTORQUE_SHELL_HERE" ] || return 0
+    done </etc/shells
+    echo "$VTORQUE_SHELL_HERE" >>/etc/shells
 }
 
-write_accounts() {
-    edit /etc/group 'BEGIN { given(ids) }
-        $1 != ENVIRON["VTORQUE_GROUP"] && !($1 in ids) { $4 = without($4); print }
-        END { print ENVIRON["VTORQUE_GROUP"], "x", ENVIRON["VTORQUE_GID"], ""
-              for (name in ids) print name, "x", ids[name], ENVIRON["VTORQUE_USER"] }'
-    edit /etc/gshadow 'BEGIN { given(ids) }
-        $1 != ENVIRON["VTORQUE_GROUP"] && !($1 in ids) { $3 = without($3); $4 = without($4); print }
-        END { print ENVIRON["VTORQUE_GROUP"], "*", "", ""
-              for (name in ids) print name, "*", "", ENVIRON["VTORQUE_USER"] }'
-    edit /etc/passwd '$1 != ENVIRON["VTORQUE_USER"] { print }
-        END { print ENVIRON["VTORQUE_USER"], "x", ENVIRON["VTORQUE_UID"], ENVIRON["VTORQUE_GID"], "",
-                    ENVIRON["VTORQUE_HOME"], ENVIRON["VTORQUE_SHELL_HERE"] }'
+write_accounts() { # in place, as `edit` does; one program for all
+    set --
+    for file in /etc/group /etc/gshadow /etc/passwd /etc/shadow; do
+        [ ! -f "$file" ] || set -- "$@" "$file"
+    done
     # no password can match "*"; an account locked with "!" would be refused even with a key
-    edit /etc/shadow '$1 != ENVIRON["VTORQUE_USER"] { print }
-        END { print ENVIRON["VTORQUE_USER"], "*", "", "", "", "", "", "", "" }'
+    awk -F: -v OFS=: "$without"'
+        function is(file) { return FILENAME == "/etc/" file }
+        function add(file, line) { text["/etc/" file] = text["/etc/" file] line "\n" }
+        BEGIN {
+            given(ids)
+            user = ENVIRON["VTORQUE_USER"]
+            group = ENVIRON["VTORQUE_GROUP"]
+        }
+        is("group") || is("gshadow") {
+            if ($1 == group || ($1 in ids)) next
+            if (is("gshadow")) $3 = without($3)
+            $4 = without($4)
+        }
+        (is("passwd") || is("shadow")) && $1 == user { next }
+        { text[FILENAME] = text[FILENAME] $0 "\n" }
+        END {
+            add("group", group OFS "x" OFS ENVIRON["VTORQUE_GID"] OFS)
+            add("gshadow", group OFS "*" OFS OFS)
+            for (name in ids) {
+                add("group", name OFS "x" OFS ids[name] OFS user)
+                add("gshadow", name OFS "*" OFS OFS user)
+            }
+            add("passwd", user OFS "x" OFS ENVIRON["VTORQUE_UID"] OFS ENVIRON["VTORQUE_GID"] OFS OFS \
+                ENVIRON["VTORQUE_HOME"] OFS ENVIRON["VTORQUE_SHELL_HERE"])
+            add("shadow", user OFS "*" OFS OFS OFS OFS OFS OFS OFS)
+            for (at = 1; at < ARGC; at++) printf "%s", text[ARGV[at]] >ARGV[at]
+        }' "$@" || die "the accounts could not be written"
 }
 
 refuse_power() {
@@ -187,11 +233,18 @@ refuse_power() {
 
 check_power() {
     command -v sudo >/dev/null 2>&1 || return 0
-    ! sudo -n -l -U "$VTORQUE_USER" 2>/dev/null | grep -q 'may run' || die "$VTORQUE_USER may use sudo in this image"
+    case $(sudo -n -l -U "$VTORQUE_USER" 2>/dev/null) in
+        *'may run'*) die "$VTORQUE_USER may use sudo in this image" ;;
+    esac
 }
 
 home_is_mounted() {
-    printf '%s' "$VTORQUE_MOUNTS" | awk -F'\t' '$3 == ENVIRON["VTORQUE_HOME"] { found = 1 } END { exit !found }'
+    while IFS='	' read -r _kind _source target _options; do
+        [ "$target" != "$VTORQUE_HOME" ] || return 0
+    done <<MOUNTS
+$VTORQUE_MOUNTS
+MOUNTS
+    return 1
 }
 
 make_places() {
@@ -200,7 +253,7 @@ make_places() {
     if home_is_mounted; then
         [ -d "$VTORQUE_HOME" ] || mkdir -p "$VTORQUE_HOME"
     elif [ ! -e "$VTORQUE_HOME" ] && [ ! -L "$VTORQUE_HOME" ]; then
-        mkdir -p "${VTORQUE_HOME%/*}/" && mkdir -m 0700 "$VTORQUE_HOME" && chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_HOME"
+        { [ -d "${VTORQUE_HOME%/*}/" ] || mkdir -p "${VTORQUE_HOME%/*}/"; } && mkdir -m 0700 "$VTORQUE_HOME" && chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_HOME"
     elif [ "$(stat -c %u:%g "$VTORQUE_HOME")" != "$VTORQUE_UID:$VTORQUE_GID" ]; then
         case $VTORQUE_HOME in
             */. | */.. | */./* | */../* | /home/ | /home//) die "the home $VTORQUE_HOME is no place of one user" ;;
@@ -211,15 +264,9 @@ make_places() {
     if [ ! -e "/home/$VTORQUE_USER" ] && [ ! -L "/home/$VTORQUE_USER" ]; then
         mkdir -p /home && ln -s "$VTORQUE_HOME" "/home/$VTORQUE_USER"
     fi
-    {
-        mkdir -p "$VTORQUE_JOB_SCRIPTS" &&
-            chown "$VTORQUE_UID:$VTORQUE_GID" "$VTORQUE_JOB_SCRIPTS" &&
-            chmod 0700 "$VTORQUE_JOB_SCRIPTS"
-    } || die "$VTORQUE_JOB_SCRIPTS could not be made"
-    # where sshd leaves the cookie of a forwarded display (xauth.sh)
-    {
-        mkdir -p /run/vtorque/x11 && chown "$VTORQUE_UID:$VTORQUE_GID" /run/vtorque/x11 && chmod 0700 /run/vtorque/x11
-    } || die "/run/vtorque/x11 could not be made"
+    # the second is where sshd leaves the cookie of a forwarded display (xauth.sh)
+    set -- "$VTORQUE_JOB_SCRIPTS" /run/vtorque/x11
+    { mkdir -p "$@" && chown "$VTORQUE_UID:$VTORQUE_GID" "$@" && chmod 0700 "$@"; } || die "$1 or $2 could not be made"
     command -v restorecon >/dev/null 2>&1 || return 0
     home_is_mounted || restorecon -R "$VTORQUE_HOME"
     restorecon -R "$VTORQUE_TORQUE_HOME"
@@ -227,6 +274,7 @@ make_places() {
 
 allow_limits() { # what the node's job may have, its shell in the guest must be able to take: it only goes down from here
     [ -d /etc/security/limits.d ] || return 0
+    read -r files </proc/sys/fs/nr_open
     {
         for limit in core data fsize memlock rss stack cpu nproc as sigpending msgqueue; do
             echo ":$VTORQUE_UID hard $limit unlimited"
@@ -234,18 +282,24 @@ allow_limits() { # what the node's job may have, its shell in the guest must be 
         # verbs lock what they register, also in programs that other guests start by ssh
         [ ! -e /etc/vtorque/rdma ] || echo ":$VTORQUE_UID soft memlock unlimited"
         # more than that the kernel refuses, and pam_limits then the login
-        echo ":$VTORQUE_UID hard nofile $(cat /proc/sys/fs/nr_open)"
+        echo ":$VTORQUE_UID hard nofile $files"
     } >/etc/security/limits.d/vtorque.conf
 }
 
 offer_programs() { # where login shells look first: the batch system's own ask what no guest has; an image's own stay
+    set --
     for ours in /usr/lib/vtorque/bin/*; do
         place=/usr/local/bin/${ours##*/}
         if [ ! -e "$place" ] && [ ! -L "$place" ]; then
-            { mkdir -p "${place%/*}" && ln -s "$ours" "$place"; } 2>/dev/null || echo "$place could not be made; it is $ours"
+            set -- "$@" "$ours"
         elif ! grep -qsF "${ours##*/} for guests" "$place"; then
             echo "the image has its own $place, which stays; the one for guests is $ours"
         fi
+    done
+    [ $# -gt 0 ] || return 0
+    { [ -d /usr/local/bin ] || mkdir -p /usr/local/bin; } 2>/dev/null && ln -s "$@" /usr/local/bin/ 2>/dev/null && return
+    for ours; do
+        [ -L "/usr/local/bin/${ours##*/}" ] || echo "/usr/local/bin/${ours##*/} could not be made; it is $ours"
     done
 }
 
@@ -255,8 +309,10 @@ if [ -e "$made" ]; then
 fi
 refuse_power
 choose_groups
-move_groups
-move_user
+if in_the_way; then
+    move_groups
+    move_user
+fi
 choose_shell
 write_accounts
 tell_daemons

@@ -35,21 +35,39 @@ greet() { # the node learns the guest's address from the question for its own
 }
 
 be_the_users() {
-    # what the first time had to say, where there was one
-    words=$({ cat /run/vtorque-identity; /usr/lib/vtorque/identity 2>&1; } 2>/dev/null) || fail "identity: ${words##*
+    # what the first time had to say, where there was one; a program of its own would only be begun once more
+    # shellcheck source=/dev/null
+    words=$({
+        [ ! -e /run/vtorque-identity ] || cat /run/vtorque-identity
+        . /usr/lib/vtorque/identity 2>&1
+    } 2>/dev/null) || fail "identity: ${words##*
 }"
     [ -z "$words" ] || say "vtorque: $words"
-    [ "$(id -u "$VTORQUE_USER")" = "$VTORQUE_UID" ] || fail "identity: $VTORQUE_USER has not the user id $VTORQUE_UID"
+    case $(id "$VTORQUE_USER") in
+        "uid=$VTORQUE_UID("*") gid=$VTORQUE_GID($VTORQUE_GROUP) "*) ;;
+        "uid=$VTORQUE_UID("*) fail "identity: group $VTORQUE_GID has another name, or $VTORQUE_USER another group" ;;
+        *) fail "identity: $VTORQUE_USER has not the user id $VTORQUE_UID" ;;
+    esac
     # in no other groups than the job's, those he was given, and in all of them
-    wanted=$({ echo "$VTORQUE_GID" && sed -n 's/^\([0-9]*\)	.*/\1/p' /etc/vtorque/groups; } | sort -n)
-    has=$(id -G "$VTORQUE_USER" | tr ' ' '\n' | sort -n)
-    [ "$has" = "$wanted" ] || fail "identity: $VTORQUE_USER is not in the groups that he was given"
-    [ "$(id -gn "$VTORQUE_USER")" = "$VTORQUE_GROUP" ] || fail "identity: group $VTORQUE_GID has another name"
+    has=$(id -G "$VTORQUE_USER") && wanted=$VTORQUE_GID
+    while IFS='	' read -r id _; do
+        case $id in '' | *[!0-9]*) ;; *) wanted="$wanted $id" ;; esac
+    done </etc/vtorque/groups
+    { are_among "$has" "$wanted" && are_among "$wanted" "$has"; } ||
+        fail "identity: $VTORQUE_USER is not in the groups that he was given"
+}
+
+are_among() { # words words
+    for word in $1; do
+        case " $2 " in *" $word "*) ;; *) return 1 ;; esac
+    done
 }
 
 share() {
-    words=$(/usr/lib/vtorque/mounts 2>&1) || fail "mount: ${words##*
+    if [ -n "$VTORQUE_MOUNTS" ]; then
+        words=$(/usr/lib/vtorque/mounts 2>&1) || fail "mount: ${words##*
 }"
+    fi
     # its group is the owner's to choose
     [ "$(stat -c %u "$VTORQUE_HOME")" = "$VTORQUE_UID" ] || fail "identity: the home is another's"
 }
@@ -86,7 +104,10 @@ know_thyself() {
     [ -n "$address" ] || fail "network: no address towards $VTORQUE_NODE_ADDRESS"
     names=$VTORQUE_FQDN
     [ "$VTORQUE_FQDN" = "$VTORQUE_NAME" ] || names="$VTORQUE_FQDN $VTORQUE_NAME"
-    grep -qxF "$address $names" /etc/hosts || echo "$address $names" >>/etc/hosts
+    while read -r line; do
+        [ "$line" != "$address $names" ] || return 0
+    done </etc/hosts
+    echo "$address $names" >>/etc/hosts
 }
 
 die_in_the_open() { # a kernel that panics would hang, and its job with it: not every guest has what tells the host (pvpanic)
@@ -94,7 +115,8 @@ die_in_the_open() { # a kernel that panics would hang, and its job with it: not 
 } 2>/dev/null
 
 be_the_users
-await network-online.target || fail "network: not online"
+# the program of a warm image has waited for it before the guest was saved
+[ "${VTORQUE_ONLINE-}" = yes ] || await network-online.target || fail "network: not online"
 greet
 share
 share_memory

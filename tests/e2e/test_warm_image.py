@@ -28,6 +28,7 @@ IMAGE = "warmable"
 PLACE = "/var/tmp/warm-guest"
 STEPS = ("entropy", "clock", "machine_id", "boot_id", "hostname", "mac", "instance_id")
 CLOCK_S = 0.2
+SHARE = 0.2
 LEAVES_OUT = '''
 
 import dataclasses  # noqa: E402
@@ -199,6 +200,12 @@ def test_warm_guest_gets_the_address_of_before(node: Node) -> None:
 def test_warm_guest_is_its_users_as_after_a_cold_boot(node: Node) -> None:
     restored, booted = (node.call(verb, "5", f"{ARMED}\n{ACCOUNT}") for verb in ("start", "cold"))
     assert _text_of(restored) == _text_of(booted)
+
+
+def test_warm_guest_is_ready_after_a_fifth_of_what_a_boot_takes(node: Node) -> None:
+    """By processor time of the emulator, which other work on the machine changes little."""
+    booted = node.call("cold", "6", "true")
+    assert node.start("1")["cpu_s"] <= SHARE * booted["cpu_s"]
 
 
 def test_job_of_the_product_runs_in_guests_of_a_template(site: Site, node: Node) -> None:

@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering impo
 
 SETTINGS = """VTORQUE_TOKEN=token VTORQUE_NODE_ADDRESS=127.0.0.1 VTORQUE_SSHD=sshd.service
 VTORQUE_NAME=v1-1 VTORQUE_FQDN=v1-1 VTORQUE_USER=alice VTORQUE_UID=5000 VTORQUE_GID=5000 VTORQUE_GROUP=alice
-VTORQUE_HOME=/home/alice
+VTORQUE_HOME=/home/alice VTORQUE_MOUNTS=
 """
 PROGRAMS = {
     "usr/lib/vtorque/identity": "", "usr/lib/vtorque/mounts": "",
@@ -82,3 +82,28 @@ def test_guest_whose_kernel_has_no_such_setting_is_ready_too(root: pathlib.Path)
     (root / "proc/sys/kernel/panic").unlink()
     (root / "proc/sys/kernel/panic").symlink_to("/not/there")
     assert run(root) == ["ready"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "accounts", "wanted"),
+    [
+        (True, "root:x:0:\nalice:x:5000:\nchem:x:6000:alice\n", "6000\tchem\n"),
+        (False, "root:x:0:\nalice:x:5000:\nadm:x:4:alice\n", ""),
+        (False, "root:x:0:\nalice:x:5000:\n", "6000\tchem\n"),
+        (False, "root:x:0:\nbob:x:5000:\n", ""),
+        (True, "root:x:0:\nalice:x:5000:\n", "without adm\nrenamed docker g27\n"),
+    ],
+    ids=["given", "one more", "one less", "another name", "left out"],
+)
+def test_guest_whose_user_has_other_groups_than_given_is_not_ready(
+    root: pathlib.Path, groups: bool, accounts: str, wanted: str
+) -> None:
+    (root / "etc/group").write_text(accounts)
+    (root / "etc/vtorque/groups").write_text(wanted)
+    assert (run(root, status=int(not groups))[-1:] == ["ready"]) is groups
+
+
+def test_guest_whose_user_has_another_id_is_not_ready(root: pathlib.Path) -> None:
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nalice:x:50:5000::/home/alice:/bin/sh\n")
+    os.chown(root / "home/alice", 50, 5000)
+    assert run(root, status=1) == []

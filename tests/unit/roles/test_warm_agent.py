@@ -50,7 +50,7 @@ CALLS = ("add entropy", "reseed", "clock", "bind", "hostname", "down", "mac", "u
 
 sys.path.insert(0, str(FILES))
 try:
-    from vtorque_warm import channel, dhcp_client, dhcp_message, program, system  # type: ignore[import-not-found]
+    from vtorque_warm import channel, dhcp_client, dhcp_message, program, start, system  # type: ignore[import-not-found]
     from vtorque_warm import guest as steps  # type: ignore[import-not-found]
     from vtorque_warm import order as orders  # type: ignore[import-not-found]
 finally:
@@ -401,6 +401,10 @@ def test_template_settled_has_no_identity_and_reports_that_it_may_be_saved(guest
         assert not guest.path(name).exists()
     commands = [arguments for name, arguments in guest.calls if name == "run"]
     assert ("systemctl", "start", "ssh.socket") in commands
+    # what a start begins is begun already, and waits
+    waits = next(arguments for arguments in commands if arguments[0] == "systemd-run")
+    assert waits[-1] == "echo $$ >/run/vtorque-ready.pid; read -r go </run/vtorque-go && . /usr/lib/vtorque/ready"
+    assert guest.path("run/systemd/system/ssh.service.d/vtorque-warm.conf").read_text() == "[Service]\nExecStartPre=\n"
     assert guest.calls[[name for name, _value in guest.calls].index("down")]
 
 
@@ -416,6 +420,34 @@ def test_template_settled_has_no_identity_and_reports_that_it_may_be_saved(guest
 def test_template_with_what_guests_would_share_is_refused(guest: Watched, trouble: t.Any, why: str) -> None:
     trouble(guest)
     assert any(line.startswith(f"vtorque-failed {TOKEN} {why}") for line in _settled(guest))
+
+
+# what a guest begins
+
+
+class Began(start.Start):  # type: ignore[misc,name-defined]
+    """A start whose network is not looked at."""
+
+    def __init__(self, guest: Watched) -> None:
+        self._guest = guest
+
+
+def test_ready_that_waits_goes_on_when_its_guest_is_one(guest: Watched) -> None:
+    os.mkfifo(guest.path("run/vtorque-go"))
+    with subprocess.Popen(["sh", "-c", 'read -r go <"$1" && echo "$go"', "sh", guest.path("run/vtorque-go")],
+                          stdout=subprocess.PIPE, text=True) as waits:  # fmt: skip
+        Began(guest)._let_go()
+        assert waits.communicate(timeout=20)[0] == "go\n"
+
+
+def test_ready_that_does_not_wait_ends_the_guest(guest: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "WAITS_S", 0.1)
+    os.mkfifo(guest.path("run/vtorque-go"))
+    with pytest.raises(system.StepError, match="ready does not wait"):
+        Began(guest)._let_go()
+    guest.path("run/vtorque-go").unlink()
+    with pytest.raises(system.StepError, match="ready does not wait"):
+        Began(guest)._let_go()
 
 
 # the network
@@ -539,13 +571,40 @@ def test_lease_with_routes_and_a_search_list_is_read_by_its_rfcs() -> None:
     lease = answer[1]
     assert lease.routes == (("0.0.0.0/0", "10.0.0.1"), ("10.7.0.0/16", "10.8.0.2"), ("0.0.0.0/0", "0.0.0.0"))
     assert (lease.search, lease.mtu, lease.seconds) == (("hpc.example", "b.example"), 9000, dhcp_message.FOREVER)
-    assert dhcp_client.orders_for_ip("eth0", lease).splitlines() == [
-        "link set dev eth0 mtu 9000",
-        "address replace 10.0.0.7/24 broadcast + dev eth0 valid_lft forever preferred_lft forever",
-        "route replace 0.0.0.0/0 via 10.0.0.1 dev eth0",
-        "route replace 10.7.0.0/16 via 10.8.0.2 dev eth0 onlink",
-        "route replace 0.0.0.0/0 dev eth0 scope link",
-    ]
+
+
+USE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from vtorque_warm import dhcp_message, network
+lease = dhcp_message.Lease(
+    "10.0.0.7", 24, b"", int(sys.argv[2]),
+    (("0.0.0.0/0", "10.0.0.1"), ("10.7.0.0/16", "10.8.0.2"), ("10.9.0.0/16", "0.0.0.0")), mtu=9000,
+)
+for _time in range(2):
+    network.use_lease("one", lease)
+"""
+
+
+def test_lease_is_used_as_by_ip_and_again_without_harm() -> None:
+    script = """set -e
+        ip link add one type veth peer name two && ip link set two up && ip link set one up
+        "$@"
+        ip -o -4 address show dev one; ip route; ip -o link show dev one"""
+    run = ["unshare", "-n", "sh", "-c", script, "sh", sys.executable, "-c", USE, str(FILES)]
+    for seconds, life in ((600, "valid_lft 600sec"), (dhcp_message.FOREVER, "valid_lft forever")):
+        done = subprocess.run([*run, str(seconds)], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        address, *routes, link = done.stdout.splitlines()
+        assert "inet 10.0.0.7/24 brd 10.0.0.255 scope global" in address
+        assert life in address.replace("599sec", "600sec")
+        assert "mtu 9000" in link
+        assert sorted(route.split("proto")[0].strip() for route in routes) == [
+            "10.0.0.0/24 dev one",
+            "10.7.0.0/16 via 10.8.0.2 dev one onlink",
+            "10.9.0.0/16 dev one scope link",
+            "default via 10.0.0.1 dev one",
+        ]
 
 
 @settings(max_examples=300, deadline=None)

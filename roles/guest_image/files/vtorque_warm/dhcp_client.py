@@ -13,7 +13,7 @@ import socket
 import time
 import typing as t
 
-from .dhcp_message import ACK, DISCOVER, FOREVER, NAK, OFFER, REQUEST, Lease, dhcp_answer, dhcp_question
+from .dhcp_message import ACK, DISCOVER, NAK, OFFER, REQUEST, Lease, dhcp_answer, dhcp_question
 
 TRIES_S = (0.3, 0.5, 1.0, 2.0, 4.0, 4.0, 8.0, 8.0, 16.0, 16.0)
 ASKED_S = (0.3, 0.7)
@@ -97,21 +97,3 @@ class _Everybody:
 
     def recv(self, size: int) -> bytes:
         return self._way.recv(size)
-
-
-def orders_for_ip(card: str, lease: Lease) -> str:
-    """Return what `ip -batch` does with a lease; the kernel itself ends one that nobody renews."""
-    life = "forever" if lease.seconds == FOREVER else str(lease.seconds)
-    lines = [f"link set dev {card} mtu {lease.mtu}"] if lease.mtu >= 576 else []
-    lines.append(
-        f"address replace {lease.address}/{lease.prefix} broadcast + dev {card} valid_lft {life} preferred_lft {life}"
-    )
-    own = ipaddress.IPv4Interface(f"{lease.address}/{lease.prefix}").network
-    for network, router in lease.routes:
-        if router == "0.0.0.0":  # noqa: S104 - no address to listen at: the network is on the link
-            lines.append(f"route replace {network} dev {card} scope link")
-        else:
-            # a router that this network does not hold is reached all the same
-            beyond = "" if ipaddress.IPv4Address(router) in own else " onlink"
-            lines.append(f"route replace {network} via {router} dev {card}{beyond}")
-    return "".join(f"{line}\n" for line in lines)

@@ -6,16 +6,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import time
 
 from .channel import MAX_SECONDS
-from .dhcp_client import Dhcp, orders_for_ip, way_of
+from .dhcp_client import Dhcp, way_of
 from .dhcp_message import FOREVER, Lease
 from .guest import Guest
+from .network import use_lease
 from .order import Order
-from .template import CLOCKS, SSHD
+from .system import StepError
+from .template import CLOCKS, GO, READY_PID, SSHD
 
 GUEST_ENV = "etc/vtorque/guest.env"
+WAITS_S = 5.0
+"""By when `ready` must wait for its guest."""
 SETTLED_S = 5.0
 """From `ready` on, before anything else is started that the job does not wait for."""
 
@@ -46,11 +52,27 @@ class Start:
         if lease is not None:
             self._use(lease)
             self._know_names(lease)
-        guest.begin(
-            "systemd-run", "--no-block", "--unit=vtorque-ready", "--description=vTorque guest contextualisation",
-            "/bin/sh", "/usr/lib/vtorque/ready",
-        ).wait()  # fmt: skip
+        self._let_go()
         return lease
+
+    def _let_go(self) -> None:
+        """Have `ready` go on, which waits since before the save.
+
+        Raises:
+            StepError: it does not.
+        """
+        limit = time.monotonic() + WAITS_S
+        while True:
+            try:
+                # without a reader a FIFO cannot be opened in this way
+                descriptor = os.open(self._guest.path(GO), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                break
+            except OSError as error:
+                if error.errno != errno.ENXIO or time.monotonic() > limit:
+                    raise StepError(f"ready does not wait: {error}") from error
+            time.sleep(0.05)
+        with os.fdopen(descriptor, "wb", buffering=0) as fifo:
+            fifo.write(b"go\n")
 
     def go_on(self, lease: Lease | None) -> None:
         """Arm what a cold boot has armed, and keep the lease."""
@@ -81,7 +103,7 @@ class Start:
         return None
 
     def _use(self, lease: Lease) -> None:
-        self._guest.run("ip", "-batch", "-", text=orders_for_ip(self._card, lease))
+        use_lease(self._card, lease)
 
     def _know_names(self, lease: Lease) -> None:
         servers = tuple(dict.fromkeys((*self._order.name_servers, *lease.name_servers)))
@@ -105,10 +127,9 @@ class Start:
 
     def _is_ready(self) -> bool:
         """Has `ready` become the ordinary agent, which it does when it has reported?"""
-        for file in self._guest.path("proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if file.read_bytes().split(b"\0")[1:2] == [b"/usr/lib/vtorque/agent"]:
-                    return True
+        with contextlib.suppress(OSError):
+            pid = self._guest.path(READY_PID).read_text().strip()
+            return self._guest.path(f"proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"/usr/lib/vtorque/agent"]
         return False
 
     def _is_enabled(self, unit: str) -> bool:
