@@ -10,7 +10,7 @@ checksum() { echo "round $1 from $2" | md5sum | cut -d ' ' -f 1; }
 broken() { echo "ring broken: $1"; exit 1; }
 
 if [ $# = 0 ]; then
-    mapfile -t hosts < <(uniq "$PBS_NODEFILE")
+    mapfile -t hosts <<<"$(uniq "$PBS_NODEFILE")"
     for ((rank = 1; rank < ${#hosts[@]}; rank++)); do
         # shellcheck disable=SC2029  # the arguments are known here
         ssh "${hosts[rank]}" "bash ~/ring.sh $rank ${hosts[*]}" </dev/null &
@@ -20,7 +20,10 @@ if [ $# = 0 ]; then
 fi
 rank=$1 && shift
 hosts=("$@") size=$#
-exec 5< <(nc -l -p $port </dev/null)
+heard=/tmp/ring.$$  # not every guest has /dev/fd
+mkfifo "$heard"
+nc -l -p $port </dev/null >"$heard" &
+exec 5<"$heard"
 until exec 4>"/dev/tcp/${hosts[$(((rank + 1) % size))]}/$port"; do sleep 0.2; done 2>/dev/null
 
 if [ "$rank" != 0 ]; then

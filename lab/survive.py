@@ -66,6 +66,9 @@ class Survival:
         """Ask until something is so."""
         end, pause = time.monotonic() + JOB_TIMEOUT_S, threading.Event()
         while not reached():
+            if "ring" in what and (seen := find_job(self.front, self.job_id)).exit_status:
+                text = "".join(self.root("fe", f"cat {path}") for path in seen.files)
+                raise Failure(f"the job is over: {text[-400:]}")
             if time.monotonic() > end:
                 raise Failure(f"{what}: not within {JOB_TIMEOUT_S} s")
             pause.wait(0.5)
