@@ -24,6 +24,7 @@ OWNER = messages.Owner(user="alice", uid=1234, gid=1234, group="domain users", h
 FACTS = {
     "rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17", "timings_s": {"ready": 3.2},
     "vcpu_cores": "", "other_cores": "", "io_least": 0, "warm": "", "devices": "", "cells": "", "pages": "",
+    "networks": "",
 }  # fmt: skip
 KEYS = {rank: make_key(f"guest-{rank}@test") for rank in range(4)}
 JOB_KEY = make_key("job@test")

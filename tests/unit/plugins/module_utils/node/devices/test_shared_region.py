@@ -317,7 +317,7 @@ def test_region_counts_as_memory_of_the_node(sharing: Node, monkeypatch: pytest.
 
 def test_answer_of_a_node_takes_regions_beside_addresses() -> None:
     answer = {"rank": 0, "name": "vcn1-1", "mac": "52:54:00:01:02:03", "address": "10.0.0.1", "timings_s": {}}
-    answer |= {"vcpu_cores": "", "other_cores": "", "io_least": 0, "cells": "", "pages": "", "warm": ""}
+    answer |= {"vcpu_cores": "", "other_cores": "", "io_least": 0, "cells": "", "pages": "", "warm": "", "networks": ""}
     for devices in ("unclot:64M", "0000:3b:00.0 unclot:64M"):
         assert from_dict(GuestFacts, {**answer, "devices": devices}).devices == devices
     with pytest.raises(FormError):
