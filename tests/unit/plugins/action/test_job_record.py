@@ -94,7 +94,7 @@ def test_record_of_a_guest_with_cores_memory_and_devices_of_its_own_is_one_that_
 ) -> None:
     own = {
         "vcpu_cores": "2;3", "other_cores": "0-1", "io_least": 1, "cells": "0:0:96;1:1:96", "pages": "2M",
-        "devices": "0000:3b:00.0", "side_channels": "cores",
+        "devices": "0000:3b:00.0", "side_channels": "cores", "networks": "fast=10.9.1.3 mine=172.31.0.1",
     }  # fmt: skip
     act(job_guests, run_dir, Node(good({**FACTS, **own})), timeout=77)
     act(job_record, run_dir, records_dir=kept)
