@@ -168,8 +168,14 @@ def run_job(order: Order, setting: Setting, keys: str) -> dict[str, float]:
     if done.returncode:
         raise IronError(f"refused: {(done.stderr or done.stdout).strip()}")
     job_id = (done.stdout.split() or ["?"])[-1]
+    # where the batch system copies it when the job is over
+    error = order.directory / f"{script.name}.e{job_id.partition('.')[0]}"
     end = time.monotonic() + order.patience_s
     while not result.exists():
+        if error.exists():
+            time.sleep(LOOK_S)  # other files may reach this host a little later
+            if not result.exists():
+                raise IronError(f"job {job_id} did not run: {error.read_text(encoding='utf-8').strip()[-500:]}")
         if time.monotonic() > end:
             raise IronError(f"job {job_id} has left nothing in {order.patience_s:.0f} s: vmgr job log {job_id}")
         time.sleep(LOOK_S)

@@ -92,6 +92,16 @@ def test_bench_iron_does_not_wait_for_a_job_without_end(
     assert "job 18.fe has left nothing in 0 s: vmgr job log 18.fe" in capsys.readouterr().err
 
 
+def test_bench_iron_whose_job_was_refused_at_its_start_has_the_reason_at_once(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = site(tmp_path)
+    vsub = '#!/bin/sh\necho "vtorque: this job did not run: too few processors" >$(basename "$3").e18\necho 18.fe\n'
+    (tmp_path / "vsub").write_text(vsub, encoding="ascii")
+    assert iron.main(arguments) == 1
+    assert "job 18.fe did not run: vtorque: this job did not run: too few" in capsys.readouterr().err
+
+
 def test_probe_measures_processors_and_the_disk_of_a_directory(tmp_path: pathlib.Path) -> None:
     """By the program itself; a file in memory is no disk, and is named."""
     if shutil.which("gcc") is None:
