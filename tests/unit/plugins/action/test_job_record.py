@@ -111,7 +111,7 @@ def test_record_of_a_guest_with_cores_memory_and_devices_of_its_own_is_one_that_
         pytest.param([updates_of("vn1-3")] * 2, id="one twice"),
         pytest.param([{**updates_of("vn1-3"), "outcome": "perhaps"}], id="no outcome"),
         pytest.param([{**updates_of("vn1-3"), "packages": -1}], id="no number"),
-        pytest.param([{**updates_of("vn1-3"), "words": "a\nb"}], id="several lines"),
+        pytest.param([{**updates_of("vn1-3"), "reason": "a\nb"}], id="several lines"),
     ],
 )
 def test_updates_of_another_form_are_refused(run_dir: pathlib.Path, told: list[dict[str, t.Any]]) -> None:
