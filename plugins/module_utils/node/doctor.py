@@ -38,8 +38,7 @@ from .system import memory
 SWEPT = "swept"
 """A file in the run directory whose time is that of the last sweep."""
 SWEEP_LATE_S = 1800.0
-SPOOL_LATE_S = 3600.0
-"""A record that waits longer than the spool lets it between two tries."""
+SPOOL_LATE_S = 3600.0  # longer than the spool lets a record wait between two tries
 SYSTEMD = pathlib.Path("/run/systemd/system")
 SYSTEMCTL = "/usr/bin/systemctl"
 TIMER = "vtorque-sweep.timer"
@@ -53,8 +52,7 @@ MOVERS = ("numad",)
 """Daemons that place processes on cores by themselves."""
 IRQ_MOVER = "irqbalance"
 """It moves interrupts and no threads: for as long as a job has cores for virtual I/O, against its worker."""
-ANYBODY = "nobody"
-"""A user of whom sshd's settings are asked."""
+ANYBODY = "nobody"  # a user of whom sshd's settings are asked
 SSHD_S = 8.0
 LEFT_S = 10.0
 _TIME_ERROR = 5
@@ -357,9 +355,9 @@ def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
 def _last_sweep(path: pathlib.Path) -> Finding:
     """What the last sweep could not take away; of an earlier version it left no word."""
     left = [line for line in path.read_text(encoding="utf-8", errors="replace")[:2000].splitlines() if line.strip()]
-    if left:
-        return Finding("sweep", WARN, "left", f"the last one left: {'; '.join(left)}", "vtorque-sweep says more")
-    return Finding("sweep")
+    if not left:
+        return Finding("sweep")
+    return Finding("sweep", WARN, "left", f"the last one left: {'; '.join(left)}", "vtorque-sweep says more")
 
 
 def look_at_spool(settings: NodeSettings) -> Finding:
@@ -379,8 +377,8 @@ def look_at_spool(settings: NodeSettings) -> Finding:
 
 def _is_active(systemctl: str, unit: str) -> bool:
     try:
-        asked = [systemctl, "is-active", "--quiet", unit]
-        return subprocess.run(asked, timeout=TIMER_S, stdin=subprocess.DEVNULL, check=False).returncode == 0
+        call = [systemctl, "is-active", "--quiet", unit]
+        return subprocess.run(call, timeout=TIMER_S, stdin=subprocess.DEVNULL, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

@@ -221,9 +221,6 @@ def _alone(settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
         yield
 
 
-# -- what is here
-
-
 def _look(settings: NodeSettings) -> _Seen:
     try:
         with Domains(settings.libvirt_uri) as domains:
@@ -249,8 +246,6 @@ def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Seen:
         strangers += [Remain("run directory", key, key)] if key in runs else []
     return _Seen(tuple(starts), tuple(strangers))
 
-
-# -- what is to be thought of it
 
 _EARLIER = "it is of an earlier boot of this node"
 

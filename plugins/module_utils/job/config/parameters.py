@@ -262,20 +262,14 @@ class Policy:
     timeout: int = _parameter(_SECONDS, 120, "seconds for a guest to become ready")
     prologue_timeout: int = _parameter(_SECONDS, 270, "seconds for the prologue; the batch system must wait 10 s more")
     vm_epilogue_timeout: int = _parameter(_SECONDS, 30, "seconds for a user's vm_epilogue in the guest")
-    nfs_timeout: int = _parameter(
-        _SECONDS, 3, "seconds in which a guest tries each mount; a try that has begun takes 10 at most"
-    )
+    nfs_timeout: int = _parameter(_SECONDS, 3, "seconds in which a guest tries each mount; a begun try takes up to 10")
     node_fault_retries: int = _parameter(number(1, 1000), 3, "starts after which a failing job is held")
     offline_brake: str = _parameter(part_of_all(), "max(2, 2 %)", "nodes that vTorque may set offline; 0: none")
     health_sources: tuple[str, ...] = _parameter(
-        several(_line(health_sources.FORM, health_sources.write_line)),
-        (),
-        "what makes a node degrading: lines `counter NAME FILES limit=N`, `program NAME PATH`, `message NAME`",
+        several(_line(health_sources.FORM, health_sources.write_line)), (), "what makes a node degrading, a line each"
     )
     on_degrading: str = _parameter(
-        choice("note", "checkpoint", "evacuate"),
-        "note",
-        "for a degrading node: a note, or also a checkpoint of its jobs or their move to spare nodes",
+        choice("note", "checkpoint", "evacuate"), "note", "for a degrading node: a note, or also what its jobs get"
     )
     record_days: int = _parameter(number(1, 36500), 90, "days until records of jobs are deleted")
     record_host: str | None = _parameter(_NAME, None, "the front end that gets a copy of every job's record")
@@ -347,14 +341,12 @@ class Policy:
     log_levels: tuple[str, ...] = _parameter(
         several(_line(event_log.FORM, event_log.read_level)),
         (),
-        "least levels of components that are logged; else info",
+        "least level logged, by component; else info",
     )
     log_file: str | None = _parameter(_PATH, None, "file on each host that gets the lines of all jobs and programs")
     log_format: str = _parameter(choice(*event_log.FORMATS), event_log.TEXT, "form of the lines of log_file")
     log_rotate: bool = _parameter(_FLAG, True, "bound the size of logs of hosts; false: the site does it")
-    log_program: str | None = _parameter(
-        _PATH, None, "program of the site that gets each line from a level on, as nobody"
-    )
+    log_program: str | None = _parameter(_PATH, None, "the site's program that gets lines from a level on, as nobody")
     log_program_level: str = _parameter(choice(*event_log.LEVELS), event_log.ERROR, "least level for log_program")
 
 

@@ -18,8 +18,8 @@ from ...errors import UserFault, VTorqueError
 from ...state import layout
 from ...system import files
 from ...text import printable
-from ...wire.update_result import in_words
 from . import schema
+from .guest_record import Guest, figure_of, list_of, mapping_of, read_guest, text_of
 
 RECORDS = layout.STATE_DIR / "records"
 _NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\]|[_+][0-9]{1,7})?(?:\.([A-Za-z0-9.-]{1,254}))?")
@@ -31,48 +31,6 @@ GUEST_HEADINGS = (*_OF_GUEST, *_USED)
 
 class NoRecord(UserFault):
     """There is no record of this job here."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Guest:
-    """A guest of a job, as its record tells of it; None: it does not say.
-
-    Attributes:
-        seconds: that each phase took on its node.
-        used: what it used, by the names of `guestspec.GuestUse`.
-        updates: what became of its security updates, and how many packages that were; "": there were to be none.
-        updates_words: why they did not all go well.
-        vcpu_cores: the node's cores of each vCPU, where it had cores of its own; (): it had none.
-        other_cores: those of all other threads of it.
-        io_least: how many of those, the first ones, virtual I/O had in any case; None: their number did not change.
-        devices: addresses of the host's devices that it had.
-        networks: its addresses on further networks, each with the network's name.
-        cells: its NUMA cells, each as `<cell of the node>:<vCPUs>:<MiB>`; (): it had none of its own.
-        pages: of which size its memory was made; "": of ordinary ones.
-        warm: whether it started from a template, `yes` or `no, because ...`; "": the site had no warm starts.
-        side_channels: which promise of the site's was kept for it; "": none.
-    """
-
-    rank: int | None
-    name: str
-    node: str
-    image: str
-    address: str
-    vcpus: int | None
-    ram_mib: int | None
-    seconds: dict[str, float]
-    used: dict[str, float]
-    updates: str = ""
-    updates_words: str = ""
-    vcpu_cores: tuple[str, ...] = ()
-    other_cores: str = ""
-    io_least: int | None = None
-    devices: str = ""
-    networks: str = ""
-    cells: tuple[str, ...] = ()
-    pages: str = ""
-    warm: str = ""
-    side_channels: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,58 +52,58 @@ class JobRecord:
     @property
     def user(self) -> str:
         """The job's user, "" when it is not known."""
-        return _text(self.raw.get("user"))
+        return text_of(self.raw.get("user"))
 
     @property
     def name(self) -> str:
         """The job's name, "" when it is not known."""
-        return _text(self.raw.get("name"))
+        return text_of(self.raw.get("name"))
 
     @property
     def request(self) -> dict[str, str]:
         """What was asked for with `-vm`, as far as it was said."""
-        return {_text(key): _text(value) for key, value in _mapping(self.raw.get("request")).items()}
+        return {text_of(key): text_of(value) for key, value in mapping_of(self.raw.get("request")).items()}
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The job's nodes, the mother superior first."""
-        return tuple(_text(node) for node in _list(self.raw.get("nodes")))
+        return tuple(text_of(node) for node in list_of(self.raw.get("nodes")))
 
     @property
     def bare(self) -> tuple[str, ...]:
         """Those of them that had no guests (a mixed request)."""
-        return tuple(_text(node) for node in _list(self.raw.get("bare")))
+        return tuple(text_of(node) for node in list_of(self.raw.get("bare")))
 
     @property
     def spares(self) -> tuple[str, ...]:
         """Those that were there to take the place of another, and had nothing to do."""
-        return tuple(_text(node) for node in _list(self.raw.get("spares")))
+        return tuple(text_of(node) for node in list_of(self.raw.get("spares")))
 
     @property
     def replaced(self) -> tuple[tuple[str, str, str], ...]:
         """Nodes that failed at the start, which node took the place of each, and why."""
-        found = [_mapping(one) for one in _list(self.raw.get("replaced"))]
-        return tuple((_text(one.get("node")), _text(one.get("by")), _text(one.get("why"))) for one in found)
+        found = [mapping_of(one) for one in list_of(self.raw.get("replaced"))]
+        return tuple((text_of(one.get("node")), text_of(one.get("by")), text_of(one.get("why"))) for one in found)
 
     @property
     def survival(self) -> dict[str, str]:
         """What its guests live through, each in a clause (`guest_saving.Survival`), as far as it is known."""
-        return {_text(key): _text(value) for key, value in _mapping(self.raw.get("survival")).items() if value}
+        return {text_of(key): text_of(value) for key, value in mapping_of(self.raw.get("survival")).items() if value}
 
     @property
     def guests(self) -> tuple[Guest, ...]:
         """By rank, as far as they are known."""
-        found = [_guest(one) for one in _list(self.raw.get("guests")) if isinstance(one, dict)]
+        found = [read_guest(one) for one in list_of(self.raw.get("guests")) if isinstance(one, dict)]
         return tuple(sorted(found, key=lambda guest: (guest.rank is None, guest.rank or 0)))
 
     @property
     def phases(self) -> dict[str, tuple[float, float]]:
         """When each phase began (seconds since the epoch), and how many seconds it took; by beginning."""
         found = {}
-        for name, one in _mapping(self.raw.get("phases")).items():
-            begin, seconds = (_figure(_mapping(one).get(key)) for key in ("began", "seconds"))
+        for name, one in mapping_of(self.raw.get("phases")).items():
+            begin, seconds = (figure_of(mapping_of(one).get(key)) for key in ("began", "seconds"))
             if begin is not None and seconds is not None:
-                found[_text(name)] = (begin, seconds)
+                found[text_of(name)] = (begin, seconds)
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     @property
@@ -156,7 +114,7 @@ class JobRecord:
     @property
     def ended(self) -> float | None:
         """Seconds since the epoch; None: not yet, or not known."""
-        return _figure(self.raw.get("ended"))
+        return figure_of(self.raw.get("ended"))
 
     @property
     def exit_status(self) -> int | None:
@@ -167,7 +125,7 @@ class JobRecord:
     @property
     def state(self) -> str:
         """How it stands with this start, in words."""
-        action = _text(_mapping(self.raw.get("verdict")).get("action"))
+        action = text_of(mapping_of(self.raw.get("verdict")).get("action"))
         if self.wrong:
             return "unknown"
         if action in ("requeue", "hold"):
@@ -185,14 +143,14 @@ class JobRecord:
         """Why it did not run, or did not run well."""
         found: list[str] = []
         for key in ("refusal", "lost", "error"):
-            facts = _mapping(self.raw.get(key))
-            parts = [_text(facts.get(part)) for part in ("what", "why", "hint", "reason", "console")]
+            facts = mapping_of(self.raw.get(key))
+            parts = [text_of(facts.get(part)) for part in ("what", "why", "hint", "reason", "console")]
             line = ": ".join(word for word in parts if word)
             if key == "lost" and facts:
-                line = f"guest {_text(facts.get('guest'))} on {_text(facts.get('node'))} was lost: {line}"
+                line = f"guest {text_of(facts.get('guest'))} on {text_of(facts.get('node'))} was lost: {line}"
             if line and line not in found:
                 found.append(line)
-            found += [text for one in _list(facts.get("lines")) if (text := _text(one)) and text not in found]
+            found += [text for one in list_of(facts.get("lines")) if (text := text_of(one)) and text not in found]
         return tuple(found)
 
 
@@ -292,7 +250,7 @@ def _named(named: str, directory: pathlib.Path) -> list[tuple[str, int, pathlib.
 def _alias(job_id: str, start: int, path: pathlib.Path) -> str:
     """As the job's user calls it, where that is not its own number; "" too where it is somebody else's."""
     record = _read(job_id, start, path)
-    return _text(record.raw.get("alias")) if record else ""
+    return text_of(record.raw.get("alias")) if record else ""
 
 
 def _is_called(alias: str, number: str, member: str) -> bool:
@@ -360,63 +318,3 @@ def _runs(job_id: str, start: int) -> bool:
         return layout.run_directory(job_id, start).exists()
     except (OSError, VTorqueError):
         return False
-
-
-def _guest(one: t.Mapping[str, t.Any]) -> Guest:
-    updates = _mapping(one.get("updates"))
-    return Guest(
-        rank=_count(one.get("rank")),
-        name=_text(one.get("name")),
-        node=_text(one.get("node")),
-        image=_text(one.get("image")),
-        address=_text(one.get("address")),
-        vcpus=_count(one.get("vcpus")),
-        ram_mib=_count(one.get("ram_mib")),
-        seconds=_figures(one.get("seconds")),
-        used=_figures(one.get("used")),
-        updates=in_words(
-            _text(updates.get("outcome")), _figure(updates.get("packages")), _figure(updates.get("seconds"))
-        ),
-        updates_words=_text(updates.get("reason")),
-        vcpu_cores=_lists(one.get("vcpu_cores"), r"[0-9,-]{1,500}"),
-        other_cores=_text(one.get("other_cores")),
-        io_least=_count(one.get("io_least")),
-        devices=_text(one.get("devices")),
-        networks=_text(one.get("networks")),
-        cells=_lists(one.get("cells"), r"[0-9]{1,5}:[0-9,-]{1,500}:[0-9]{1,9}"),
-        pages=_text(one.get("pages")),
-        warm=_text(one.get("warm")),
-        side_channels=_text(one.get("side_channels")),
-    )
-
-
-def _lists(value: object, form: str) -> tuple[str, ...]:
-    """The lists of a form in a text; what else may stand in it is none."""
-    found = value.split(";") if isinstance(value, str) else []
-    return tuple(text for text in found if re.fullmatch(form, text))
-
-
-def _text(value: object) -> str:
-    return printable(value[:500]) if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _figure(value: object) -> float | None:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e18
-    return t.cast(float, value) if good else None
-
-
-def _figures(value: object) -> dict[str, float]:
-    found = {_text(key): _figure(one) for key, one in _mapping(value).items()}
-    return {key: one for key, one in found.items() if one is not None}
-
-
-def _mapping(value: object) -> t.Mapping[str, t.Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[t.Any]:
-    return value if isinstance(value, list) else []

@@ -56,7 +56,7 @@ PART = ".part:"
 READ_BYTES = 4 << 20
 """At once, of a file that is read whole."""
 NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR})
-"""The pool answers, and has no such file.  Whatever else it says, or does not, is no word about the image."""
+"""The pool answers, and has no such file.  Whatever else it says is no word about the image."""
 _RECORD_NUMBERS = ("version", "revision", "disk_bytes", "virtual_bytes")
 
 
@@ -150,12 +150,11 @@ def _entry(name: str, pool: pathlib.Path) -> pathlib.Path | None:
 def _is_there(path: pathlib.Path) -> bool:
     """`os.path.lexists` would take a pool that does not answer for one that lacks the image, by the user's fault."""
     try:
-        path.lstat()
+        return bool(path.lstat())
     except OSError as error:
-        if error.errno in NOT_THERE:
-            return False
-        raise _pool_fails(f"{path}", error) from error
-    return True
+        if error.errno not in NOT_THERE:
+            raise _pool_fails(f"{path}", error) from error
+        return False
 
 
 def _pool_fails(what: str, error: OSError, why: str = "") -> SiteFault:

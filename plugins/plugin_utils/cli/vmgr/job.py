@@ -18,6 +18,7 @@ from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.records import console_files, job_record, location
 from ....module_utils.job.records import html_report as report
+from ....module_utils.job.records.guest_record import Guest
 from ....module_utils.job.records.job_record import GUEST_HEADINGS, JobRecord, NoRecord
 from ....module_utils.job.records.moves import describe_move, read_moves
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
@@ -193,7 +194,7 @@ def _print_indented(found: t.Iterable[str]) -> None:
         print(f"  {line}")
 
 
-def _show_guests(guests: t.Sequence[job_record.Guest]) -> None:
+def _show_guests(guests: t.Sequence[Guest]) -> None:
     print()
     _table(GUEST_HEADINGS, [_guest_row(guest) for guest in guests], "LLLLRRRRRRRRL")
     for guest in guests:
@@ -209,7 +210,7 @@ def _has_blocks() -> bool:
     return True
 
 
-def _print_notes(guest: job_record.Guest) -> None:
+def _print_notes(guest: Guest) -> None:
     """Print what a table has no column for."""
     if guest.devices:
         print(f"  devices of the host in {guest.name or '-'}: {guest.devices}")
@@ -333,7 +334,7 @@ def _facts(record: JobRecord) -> dict[str, t.Any]:
     }
 
 
-def _guest_row(guest: job_record.Guest) -> tuple[str, ...]:
+def _guest_row(guest: Guest) -> tuple[str, ...]:
     used = guest.used
     return (
         guest.name or "-",

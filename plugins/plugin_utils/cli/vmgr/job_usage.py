@@ -12,7 +12,8 @@ import dataclasses
 import math
 import typing as t
 
-from ....module_utils.job.records.job_record import Guest, JobRecord
+from ....module_utils.job.records.guest_record import Guest
+from ....module_utils.job.records.job_record import JobRecord
 from ....module_utils.job.records.samples import series_file
 from ....module_utils.text import format_bytes_short, format_mib
 

@@ -148,9 +148,9 @@ def make(
 
 def _begin(guests: t.Sequence[Guest], start: t.Callable[[Guest], None], boot: t.Callable[..., None]) -> None:
     """Start guests; those boot that were to be warm and are not."""
-    were_warm = [guest for guest in guests if guest.template is not None]
+    warm = [guest for guest in guests if guest.template is not None]
     _all_at_once([functools.partial(start, guest) for guest in guests])
-    if failed := [guest for guest in were_warm if guest.template is None]:
+    if failed := [guest for guest in warm if guest.template is None]:
         boot(failed)
 
 
@@ -236,7 +236,6 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
 
     key = job_key(part.job_id, part.start)
     given = slots.take(settings, key, len(part.guests), deadline, busy=busy)
-    boot = process_id.boot_id()
     guests: list[Guest] = []
     for spec, slot in zip(part.guests, given, strict=True):
         guest_file = GuestFile(
@@ -248,7 +247,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             secrets.token_hex(16),
             part.owner.uid,
             digest_of(spec, part),
-            boot,
+            process_id.boot_id(),
             kind_of(spec.distro).name,
             spec.ram_mib,
             0 if guests else memory.region_mib(part.guests),
