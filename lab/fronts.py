@@ -39,6 +39,8 @@ class Front:
         piped: a line of shell, `{command}` and `{flags}` in it, that submits the script on its standard input.
         failing: the same of a script that writes "going wrong" to its standard error and ends with 37.
         two_nodes: options of a job over two nodes.
+        one_node: options of a job on the first node.
+        written: where the job's first line appears there, `{job}` in it.
         hosts: the variable that names the file with a line for each process of the job.
         interactive: what asks for a terminal in a virtual machine.
         ready: what the terminal shows before a line can be typed.
@@ -50,6 +52,8 @@ class Front:
     piped: str
     failing: str
     two_nodes: str
+    one_node: str
+    written: str
     hosts: str
     interactive: str
     ready: str
@@ -90,13 +94,15 @@ def _ask_slurm(ask: Ask, job: str) -> Seen | None:
 
 FRONTS = {
     batch.TORQUE: Front(
-        submit="vsub", two_nodes="-l nodes=2", hosts="PBS_NODEFILE",
+        submit="vsub", two_nodes="-l nodes=2", one_node="-l nodes=cn1", written="/var/spool/torque/spool/{job}.OU",
+        hosts="PBS_NODEFILE",
         piped="echo 'echo hello from $(hostname)' | {command}{flags}",
         failing="echo 'echo going wrong >&2; exit 37' | {command}{flags}",
         interactive="vsub -I{flags}", ready="ready", session=r"job (\S+) ready", find=_ask_torque,
     ),
     batch.SLURM: Front(
-        submit="vsbatch", two_nodes="-N 2", hosts="HYDRA_HOST_FILE",
+        submit="vsbatch", two_nodes="-N 2", one_node="-w cn1", written="/home/alice/slurm-{job}.out",
+        hosts="HYDRA_HOST_FILE",
         piped=r"printf '#!/bin/sh\necho hello from $(hostname)\n' | {command}{flags}",
         failing="{command}{flags} --wrap 'echo going wrong >&2; exit 37'",
         interactive="vsalloc{flags}", ready="Granted", session=r"job allocation (\d+)", find=_ask_slurm,

@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
+import os
 import re
 import subprocess
 import sys
 import threading
 import time
+import typing as t
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -89,6 +92,71 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
     return written, seen.exit_status
 
 
+WATCH = 'until [ -s "$1" ]; do sleep 0.02; done; stat -c %.3Y "$1"'
+"""When the first line of a job was written: the file has no other."""
+FIRST_LINE_S = 5
+CONFIGURE = 'sed -i "/^\\(warm_start\\|home_via\\):/d" "$1" && printf "%s\\n" "warm_start: true" "home_via: nfs" >>"$1"'
+"""Homes that a saved guest has none of: they would come by virtiofs here."""
+
+
+def tell_warm(console: Console, front: Front, title: str, image: str, flags: str) -> None:
+    """A guest that starts from a template of its node: what its record says of that, and what was measured."""
+    console.print(f"\n{title}\n  root@cn1 # vmgr image warm make {image}", highlight=False, markup=False)
+    for node in ("fe", "cn1", "cn2"):
+        on(node, "/bin/sh", "-c", CONFIGURE, "sh", "/etc/vtorque/vtorque.yml")
+    begin = time.monotonic()
+    made = on("cn1", "vmgr", "image", "warm", "make", image)
+    if made.returncode:
+        # the tiny guest can be warm where the machine that made it has a compiler
+        console.print(f"    warm: no, because {made.stderr.strip()}", highlight=False, markup=False)
+        return
+    console.print(f"    a booted guest is saved, after {time.monotonic() - begin:.0f} s; from now on", highlight=False)
+    line = f"{front.submit} {front.one_node}{flags} where.sh"
+    console.print(f"  alice@fe $ {line}", highlight=False, markup=False)
+    submitted = on("fe", "/bin/sh", "-c", line, user="alice")
+    if submitted.returncode:
+        raise Failure(submitted.stderr)
+    job_id = submitted.stdout.split()[-1]
+    watch = [
+        sys.executable,
+        "-m",
+        "lab",
+        "on",
+        "cn1",
+        "--",
+        "/bin/sh",
+        "-c",
+        WATCH,
+        "sh",
+        front.written.format(job=job_id),
+    ]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as watching:
+        seen = follow(front, job_id, console)
+        try:
+            written = watching.communicate(timeout=FIRST_LINE_S)[0]
+        except subprocess.TimeoutExpired:
+            watching.kill()
+            written = ""
+    if seen.exit_status != "0":
+        raise Failure(f"the job ended with status {seen.exit_status}")
+    record = json.loads(on("cn1", "vmgr", "job", "show", job_id, "--json").stdout)
+    for found in warm_lines(record, written.strip()):
+        console.print(f"    {found}", highlight=False, markup=False)
+
+
+def warm_lines(record: dict[str, t.Any], written: str) -> list[str]:
+    """Return what a job's record says of the start of its guests, and when its first line came.
+
+    Args:
+        record: of the job.
+        written: when its first line was written, in seconds since the epoch; "" where nobody saw it.
+    """
+    lines = [f"warm start of {guest['name']}: {guest.get('warm') or 'no'}" for guest in record["guests"]]
+    began = record["phases"]["prologue"]["began"]
+    came = f"{float(written) - began:.1f} s after the start of the job" if written else "not seen"
+    return [*lines, f"the job's first line: {came} (load of this machine: {os.getloadavg()[0]:.1f})"]
+
+
 def tell_session(console: Console, front: Front, title: str, line: str) -> None:
     """Open a terminal in a guest, type into it, and show what it showed."""
     console.print(f"\n{title}\n  alice@fe $ {line}", highlight=False, markup=False)
@@ -160,6 +228,7 @@ def tell(console: Console, image: str, system: str) -> None:
         raise Failure("the job has no guest on each node, or they do not reach each other")
     if can_open(front):
         tell_session(console, front, f"{next(number)}. a terminal in a guest", front.interactive.format(flags=flags))
+    tell_warm(console, front, f"{next(number)}. a guest that does not boot", image, flags)
 
     line = f"{front.submit} -vm img=tinny,vcpu=2 where.sh"
     console.print(f"\n{next(number)}. a wrong request\n  alice@fe $ {line}", highlight=False, markup=False)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from lab import batch, fronts, session
+from lab import batch, fronts, session, story
 from lab.fronts import FRONTS, Seen
 
 QSTAT = """<Data><Job><Job_Id>1.fe</Job_Id><job_state>{}</job_state><Output_Path>fe:/home/alice/a.o1</Output_Path>\
@@ -48,3 +48,22 @@ def test_line_is_typed_at_the_first_prompt_after_the_job_is_ready() -> None:
     program = "print('$ ', end=''); print('ready'); print('<' + input('go$ ') + '>'); raise SystemExit(3)"
     status, shown = session.type_line([sys.executable, "-c", program], "ready", "uname", 60)
     assert (status, "<uname>" in shown) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("warm", "written", "lines"),
+    [
+        ("yes", "1001.75", ["warm start of vcn1-1: yes", "the job's first line: 1.8 s after the start of the job"]),
+        (
+            "no, because its image cannot be warm", "1020",
+            ["warm start of vcn1-1: no, because its image cannot be warm",
+             "the job's first line: 20.0 s after the start of the job"],
+        ),
+        ("", "", ["warm start of vcn1-1: no", "the job's first line: not seen"]),
+    ],
+    ids=["warm", "cold", "not seen"],
+)  # fmt: skip
+def test_warm_start_is_told_as_its_record_and_the_clock_have_it(warm: str, written: str, lines: list[str]) -> None:
+    record = {"guests": [{"name": "vcn1-1", "warm": warm}], "phases": {"prologue": {"began": 1000.0}}}
+    found = story.warm_lines(record, written)
+    assert [line.partition(" (load")[0] for line in found] == lines

@@ -392,6 +392,7 @@ def _settled(guest: Watched) -> list[str]:
 
 
 def test_template_settled_has_no_identity_and_reports_that_it_may_be_saved(guest: Watched) -> None:
+    guest.printed["systemctl", "show", "--property=MainPID", "--value", "vtorque-ready.service"] = b"4711\n"
     for name in ("etc/machine-id", "etc/hostname", "var/lib/systemd/random-seed", "var/lib/dhcp/dhclient.leases"):
         guest.path(name).parent.mkdir(parents=True, exist_ok=True)
         guest.path(name).write_text("of the template\n")
@@ -403,7 +404,10 @@ def test_template_settled_has_no_identity_and_reports_that_it_may_be_saved(guest
     assert ("systemctl", "start", "ssh.socket") in commands
     # what a start begins is begun already, and waits
     waits = next(arguments for arguments in commands if arguments[0] == "systemd-run")
-    assert waits[-1] == "echo $$ >/run/vtorque-ready.pid; read -r go </run/vtorque-go && . /usr/lib/vtorque/ready"
+    assert waits[-1] == "read -r go </run/vtorque-go && . /usr/lib/vtorque/ready"
+    # systemd reads the line, too, and has words of its own for what begins with it
+    assert not any("$" in word for word in waits)
+    assert guest.path("run/vtorque-ready.pid").read_bytes() == b"4711\n"
     assert guest.path("run/systemd/system/ssh.service.d/vtorque-warm.conf").read_text() == "[Service]\nExecStartPre=\n"
     assert guest.calls[[name for name, _value in guest.calls].index("down")]
 
@@ -448,6 +452,16 @@ def test_ready_that_does_not_wait_ends_the_guest(guest: Watched, monkeypatch: py
     guest.path("run/vtorque-go").unlink()
     with pytest.raises(system.StepError, match="ready does not wait"):
         Began(guest)._let_go()
+
+
+def test_guest_is_ready_when_what_waited_has_become_the_agent(guest: Watched) -> None:
+    line = guest.path("proc/4711/cmdline")
+    line.parent.mkdir(parents=True)
+    assert not Began(guest)._is_ready()
+    guest.write("run/vtorque-ready.pid", b"4711\n", 0o644)
+    for words, is_ready in ((b"/bin/sh\0-c\0read", False), (b"/bin/sh\0/usr/lib/vtorque/agent\0", True)):
+        line.write_bytes(words)
+        assert Began(guest)._is_ready() is is_ready
 
 
 # the network

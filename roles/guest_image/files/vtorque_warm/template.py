@@ -24,7 +24,7 @@ WAITERS = ("systemd-networkd-wait-online.service", "NetworkManager-wait-online.s
 CLOCKS = ("systemd-timesyncd.service", "chronyd.service", "chrony.service")
 GO, READY_PID = "run/vtorque-go", "run/vtorque-ready.pid"
 """Where `ready` waits for its guest to be one, and which process it is."""
-WAITING = f"echo $$ >/{READY_PID}; read -r go </{GO} && . /usr/lib/vtorque/ready"
+WAITING = f"read -r go </{GO} && . /usr/lib/vtorque/ready"
 CHECKED = b"[Service]\nExecStartPre=\n"
 """sshd reads its settings when it starts; to have it read them once more before that takes as long again."""
 REHEARSED = """
@@ -154,6 +154,9 @@ class Template:
         )  # fmt: skip
         if done.returncode != 0:
             raise StepError(f"systemd-run: {' '.join(done.stdout.decode(errors='replace').split())}")
+        # systemd would take `$$` in the line above for a dollar sign
+        pid = guest.run("systemctl", "show", "--property=MainPID", "--value", "vtorque-ready.service").stdout
+        guest.write(READY_PID, pid, 0o644)
 
     def _rehearse(self) -> None:
         for line in REHEARSED.splitlines():
