@@ -15,13 +15,13 @@ from lab import cluster
 from lab.machine import machine, patience
 from lab.state import DEFAULT, State
 
-from ..conftest import CHECKOUT, LAB, Ended, Result, Site
+from ..conftest import CHECKOUT, LAB, Ended, Result, Site, check_nothing_left
 from ..trouble import CONFIG
 
 NODES = ("fe", "cn1")
 CARD = "0000:01:00.0"
 """A network card that nothing uses, as the machine has it (lab/machine/hardware.py)."""
-CALL_S = 1800
+CALL_S = 900
 LOOK_S = 5.0
 """Between two looks at what a test waits for: each takes an emulated processor as long as some of a guest's work."""
 
@@ -91,6 +91,17 @@ def handed_on(site: MachineSite, *classes: str) -> t.Iterator[None]:
     finally:
         for node in NODES:
             site.root(node, f"mv {CONFIG}.was {CONFIG}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def leaves_nothing(site: MachineSite) -> t.Iterator[None]:
+    """Every file ends with what elsewhere every test ends with: five starts of Python take their time here."""
+    yield
+    try:
+        check_nothing_left(site)
+    except AssertionError:
+        site.tidy()
+        raise
 
 
 @pytest.fixture(autouse=True)
