@@ -8,7 +8,6 @@ Guests have no home of the node's here: one that mounts it by virtiofs cannot be
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import json
 import re
@@ -18,7 +17,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, changed, image, revive, sweep_all
+from .trouble import NODES, changed, image, sweep_all
 
 NODE = "cn1"
 PAIR = ("-l", f"nodes={NODE}:ppn=2", "-vm", "vms_per_node=2")
@@ -169,29 +168,3 @@ def test_job_runs_when_the_memory_of_its_template_was_changed(site: Site, spoil:
         assert (ended.exit_status, ended.out) == (0, "vcn1-1\n"), ended.err
         (how,) = starts(site, ended.job_id)
         assert "its record says" in how
-
-
-@pytest.mark.full
-def test_job_runs_when_libvirt_is_restarted_between_restore_and_first_order(site: Site) -> None:
-    """The pipe of its memory is there while a guest is restored, and goes before its first order."""
-    script = f"""
-        pipe=/var/lib/vtorque/guests/*/vcn1-1/memory.fifo
-        await() {{ until "$@"; do [ "$(date +%s)" -lt "$end" ] || exit 1; done; }}
-        there() {{ [ -p $pipe ]; }}
-        gone() {{ [ ! -p $pipe ]; }}
-        end=$(($(date +%s) + 200))
-        await there
-        await gone
-        kill -9 $(cat /run/libvirtd.pid)
-        {revive("libvirt")}
-    """
-    with warm(site):
-        make(site)
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            striking = pool.submit(site.root, NODE, script)
-            ended = site.job("-l", f"nodes={NODE}", stdin="hostname\n")
-            striking.result()
-        assert (ended.exit_status, ended.out) == (0, "vcn1-1\n"), ended.err
-        (how,) = starts(site, ended.job_id)
-        assert how == "yes" or how.startswith("no, because ")
-        assert "offline" not in site.nodes()[NODE].states
