@@ -24,8 +24,8 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import devices, disks, guests, iron, nodes, page, profiles, slurm
-from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, Figure, flat, keep, of_guests, of_nodes
+from . import devices, disks, guests, iron, nodes, page, profiles, slurm, warm
+from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, WARM, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -37,7 +37,7 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "nodes", "cache", "boot", "slurm", "page", "devices")
+PARTS = ("job", "guests", "warm", "nodes", "cache", "boot", "slurm", "page", "devices")
 APART = ("devices",)
 """Asked for by name alone: it takes as long as all others."""
 
@@ -47,6 +47,8 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
     said = {
         "job": f"{guest.pairs} pairs of a boot and a job in {guest.image}, {guest.watched} more jobs for their memory",
         "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
+        "warm": f"a template of {guest.image}, {warm.RUNS} pairs of a job whose guest boots and one whose guest is "
+        f"warm, {warm.RUNS} jobs with {warm.AT_ONCE} warm guests",
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
         "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
@@ -129,6 +131,14 @@ def run_guests(console: Console, guest: Guest, out: pathlib.Path) -> None:
     figures = of_guests(guests.COUNTS)
     console.print(table(f"several guests on one node ({guest.image})", figures, runs, targets=True), highlight=False)
     keep(out, flat(figures, runs, guest.prefix))
+
+
+def run_warm(console: Console, guest: Guest, out: pathlib.Path) -> None:
+    """Guests from a template."""
+    with Site(POOL) as site:
+        runs = with_progress(console, lambda progress: warm.measure(site, guest, progress))
+    console.print(table(f"warm starts ({guest.image})", WARM, runs, targets=bool(guest.prefix)), highlight=False)
+    keep(out, flat(WARM, runs, guest.prefix))
 
 
 def run_slurm(console: Console, guest: Guest, out: pathlib.Path) -> None:
@@ -216,6 +226,8 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         run_job(console, guest, out)
     if "guests" in parts:
         run_guests(console, guest, out)
+    if "warm" in parts:
+        run_warm(console, guest, out)
     if "slurm" in parts:
         run_slurm(console, guest, out)
     if "cache" in parts:

@@ -71,6 +71,16 @@ DISKS = (
 """A start from a warm cache costs what an overlay costs."""
 
 
+WARM = (
+    Figure("warm_ready_s", "warm: prologue to ready record", 3.0),
+    Figure("warm_ratio", "the same, over a job whose guest boots", 0.2),
+    Figure("warm_first_line_s", "warm: prologue to first line", 4.0),
+    Figure("warm_4_ready_s", "four warm guests at once: prologue to ready record", 6.0),
+    Figure("warm_make_ratio", "a template made, over prologue to ready of a guest that boots", 1.5),
+)
+"""Jobs whose guests start from a template; the targets are those of a Debian guest."""
+
+
 PAGE = (
     Figure("site_report_s", "the page, from the program's start to its end", 2.0),
     Figure("site_report_cpu_s", "the same, processor time", None),

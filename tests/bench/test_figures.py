@@ -10,7 +10,8 @@ import pathlib
 
 import pytest
 
-from tests.bench.figures import JOB, Figure, Pair, compare, flat, keep, of_guests, of_nodes, ratios
+from tests.bench import warm
+from tests.bench.figures import JOB, WARM, Figure, Pair, compare, flat, keep, of_guests, of_nodes, ratios
 
 RUNS = {figure.key: [3.0, 1.0, 2.0] for figure in JOB}
 
@@ -36,6 +37,18 @@ def test_guests_are_held_against_as_many_bare_boots_without_what_one_job_adds() 
     """What a job of one guest adds is paid once: it is no cost of the further guests."""
     found = ratios({1: [Pair(4.0, 5.0), Pair(4.0, 5.0)], 4: [Pair(10.0, 12.0), Pair(20.0, 20.0)]})
     assert found == {"guests_1_ratio": [1.0, 1.0], "guests_4_ratio": [1.1, 0.95]}
+
+
+def test_warm_start_is_held_against_the_cold_one_of_its_own_pair() -> None:
+    """Under the keys that issue and manual name, for a Debian guest with its name before them."""
+    pairs = [(warm.Start(20.0, 21.0), warm.Start(3.0, 3.5)), (warm.Start(40.0, 42.0), warm.Start(4.0, 5.0))]
+    runs = warm.figures_of(pairs, [6.0, 5.0], 30.0)
+    assert runs == {
+        "warm_ready_s": [3.0, 4.0], "warm_ratio": [0.15, 0.1], "warm_first_line_s": [3.5, 5.0],
+        "warm_4_ready_s": [6.0, 5.0], "warm_make_ratio": [1.5, 0.75],
+    }  # fmt: skip
+    form = flat(WARM, runs, "debian_")
+    assert {"debian_warm_ready_s", "debian_warm_ratio", "debian_warm_first_line_s", "debian_warm_4_ready_s"} < set(form)
 
 
 def test_keys_of_many_nodes_and_guests_are_flat_with_their_units() -> None:
