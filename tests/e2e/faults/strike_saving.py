@@ -236,6 +236,9 @@ def try_one(node: t.Any, job_id: str, who: str, fault: tuple[str, str, str]) -> 
         told["failed"] = node.take(job_id, 1, None if who == "worker" else fault, park=who == "park")
         ended = who == "park" and "answer" in told["failed"]
         killed = who == "worker" and fault[2] == "killed"
+        end = time.monotonic() + PATIENCE_S
+        while killed and not node.faults.memory[-1] and time.monotonic() < end:
+            time.sleep(0.01)  # what it does when the guest is to go on, it does by itself
         told["goes_on"] = ended or killed or node.goes_on(job_id, 1)
         node.faults.live = False
         told["store"] = node.look(job_id)
