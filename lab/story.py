@@ -95,8 +95,7 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
 WATCH = 'until [ -s "$1" ]; do sleep 0.02; done; stat -c %.3Y "$1"'
 """When the first line of a job was written: the file has no other."""
 FIRST_LINE_S = 5
-CONFIGURE = 'sed -i "/^\\(warm_start\\|home_via\\):/d" "$1" && printf "%s\\n" "warm_start: true" "home_via: nfs" >>"$1"'
-"""Homes that a saved guest has none of: they would come by virtiofs here."""
+CONFIGURE = 'sed -i "/^warm_start:/d" "$1" && echo "warm_start: true" >>"$1"'
 
 
 def tell_warm(console: Console, front: Front, title: str, image: str, flags: str) -> None:
