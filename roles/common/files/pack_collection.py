@@ -9,6 +9,7 @@ Runs on the controller.  Writes one line of JSON: `digest`, which is the same fo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import io
 import json
@@ -68,10 +69,11 @@ def main() -> None:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     archive = place / f"vtorque-{digest}.tar.gz"
     if not archive.exists():
+        # hosts are served side by side, each by a process of its own, which takes away the same ones
         for former in place.glob("vtorque-*"):
-            if former.stat().st_mtime < time.time() - KEPT_S:
-                former.unlink(missing_ok=True)
-        # hosts are served side by side, each by a process of its own
+            with contextlib.suppress(FileNotFoundError):
+                if former.stat().st_mtime < time.time() - KEPT_S:
+                    former.unlink()
         new = archive.with_suffix(f".{os.getpid()}")
         new.write_bytes(packed)
         new.replace(archive)
