@@ -115,8 +115,8 @@ def test_node_that_does_not_answer(site: Site) -> None:
         done = doctor(site, "fe", "--node", "cn2", "--json")
         assert done.returncode == 4
         assert set(findings(done)) == {"ssh", "note"}
-        assert findings(done)["note"]["words"] == "the batch server says that it is in use"
-        assert "Connection refused" in findings(done)["ssh"]["words"]
+        assert findings(done)["note"]["problem"] == "the batch server says that it is in use"
+        assert "Connection refused" in findings(done)["ssh"]["problem"]
         # the other one cannot reach it either
         assert bad(doctor(site, "cn1", "--local", "--json")) == {"ssh"}
     finally:
@@ -133,9 +133,9 @@ def test_what_an_administrator_has_to_mend(site: Site) -> None:
         with changed(site, ("cn1",), bridge="br99"):
             found = found_bad(site, "cn1", {"alarm", "hooks", "bridge"})
             assert "write $prologalarm 300 into" in found["alarm"]["remedy"]
-            assert "epilogue cannot be run (mode 0400)" in found["hooks"]["words"]
+            assert "epilogue cannot be run (mode 0400)" in found["hooks"]["problem"]
             assert "play mikelangelo.vtorque.install" in found["hooks"]["remedy"]
-            assert "bridge br99: is missing on this node" in found["bridge"]["words"]
+            assert "bridge br99: is missing on this node" in found["bridge"]["problem"]
         with changed(site, ("cn1",), vcpus_default="many"):
             assert bad(doctor(site, "cn1", "--local", "--json")) >= {"policy"}
     finally:
@@ -150,11 +150,11 @@ def test_node_whose_disk_is_full_whose_pool_is_away_and_that_has_no_virtualisati
     try:
         with changed(site, ("cn2",), hypervisor_default="kvm"):
             found = found_bad(site, "cn2", {"disk", "pool", "virtualisation"})
-            assert STATE in found["disk"]["words"]
+            assert STATE in found["disk"]["problem"]
             assert "free some space" in found["disk"]["remedy"]
-            assert (found["pool"]["words"], found["pool"]["shown"]) == (f"no image in {POOL}", "empty")
+            assert (found["pool"]["problem"], found["pool"]["cell"]) == (f"no image in {POOL}", "empty")
             assert "mount it" in found["pool"]["remedy"]
-            assert "kvm" in found["virtualisation"]["words"]
+            assert "kvm" in found["virtualisation"]["problem"]
             brief = doctor(site, "cn2", "--local", "--brief")
             assert brief.returncode == 1
             (line,) = brief.stdout.splitlines()
@@ -170,7 +170,7 @@ def test_host_that_is_not_as_the_others(site: Site) -> None:
     with changed(site, ("cn2",), timeout=99, record_host="fe.nowhere.invalid"):
         done = doctor(site, "fe", "--json", "--query", "[?node=='cn2'].findings[] | [?state=='bad']")
         assert done.returncode == 1
-        found = {finding["check"]: finding["words"] for finding in json.loads(done.stdout)}
+        found = {finding["check"]: finding["problem"] for finding in json.loads(done.stdout)}
         assert found["configuration"] == "other than on fe: record_host, timeout"
         assert "fe.nowhere.invalid is not known" in found["names"]
 
@@ -204,8 +204,8 @@ def test_settings_of_the_batch_server(site: Site) -> None:
         assert done.returncode == 1
         found = {finding["check"]: finding for finding in json.loads(done.stdout)}
         assert set(found) == {"server", "rights"}
-        assert found["server"]["words"].startswith("root is no operator on cn2:")
-        assert "pbsnodes -N" in found["rights"]["words"]
+        assert found["server"]["problem"].startswith("root is no operator on cn2:")
+        assert "pbsnodes -N" in found["rights"]["problem"]
         for check in found:
             assert "operators += root@cn2" in found[check]["remedy"]
         assert doctor(site, "cn2", "--local", "--brief").returncode == 0, "a health check leaves the server alone"
@@ -222,11 +222,11 @@ def test_what_a_lost_job_left(site: Site) -> None:
         done = doctor(site, "cn2", "--local", "--json")
         assert done.returncode == 0
         found = findings(done)["left"]
-        assert (found["state"], found["shown"]) == ("warn", "1")
-        assert "987654.fe.1: " in found["words"]
+        assert (found["state"], found["cell"]) == ("warn", "1")
+        assert "987654.fe.1: " in found["problem"]
         site.root("cn2", f"test -d {left}/vcn2-1")
         sweep(site, "cn2")
-        assert findings(doctor(site, "cn2", "--local", "--json"))["sweep"]["shown"] == "left"
+        assert findings(doctor(site, "cn2", "--local", "--json"))["sweep"]["cell"] == "left"
     finally:
         site.root("cn2", f"rm -rf {left}")
         assert sweep(site, "cn2").returncode == 0
@@ -240,7 +240,7 @@ def test_silent_batch_server_takes_no_node_out_of_use(site: Site) -> None:
         done = doctor(site, "cn1", "--local", "--json")
         assert (done.returncode, done.stderr) == (0, "")
         assert findings(done)["note"]["state"] == "warn"
-        assert "does not tell" in findings(done)["note"]["words"]
+        assert "does not tell" in findings(done)["note"]["problem"]
     finally:
         site.root("fe", "kill -CONT $(cat /run/lab/server.pid)")
 

@@ -62,7 +62,7 @@ def test_root_proves_it_over_two_nodes_as_a_user(site: Site) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     (one,) = json.loads(done.stdout)
     assert sorted(one["nodes"]) == ["cn1", "cn2"]
-    assert {finding["shown"] for finding in one["findings"] if finding["proof"] == "ways"} == {"1 by ssh"}
+    assert {finding["cell"] for finding in one["findings"] if finding["proof"] == "ways"} == {"1 by ssh"}
     assert set(states(done).values()) == {"ok"}
     assert one["seconds"]["prologue"] > 0
     assert site.facts(one["job_id"])["Job_Owner"].startswith("alice@")
@@ -94,7 +94,7 @@ def test_each_node_is_proven_by_a_job_of_its_own(site: Site) -> None:
     assert done.returncode == 1
     proven = {one["nodes"][0]: one for one in json.loads(done.stdout)}
     assert {node: one["proven"] for node, one in proven.items()} == {"cn1": True, "cn2": False}
-    bad = {finding["proof"]: finding["words"] for finding in proven["cn2"]["findings"] if finding["state"] == "bad"}
+    bad = {finding["proof"]: finding["problem"] for finding in proven["cn2"]["findings"] if finding["state"] == "bad"}
     assert "the script ended with 23" in bad["exit status"]
     assert "not whole" in bad["output"]
     assert "vtorque: " in bad["errors"], "what the job's shell said"
@@ -116,7 +116,7 @@ def test_job_that_finds_no_node_is_taken_back(site: Site) -> None:
         assert done.returncode == 4
         (one,) = json.loads(done.stdout)
         assert (one["in_time"], one["proven"]) == (False, False)
-        assert "is in state Q" in one["findings"][-1]["words"]
+        assert "is in state Q" in one["findings"][-1]["problem"]
         assert site.jobs().get(one["job_id"], "C") == "C"
         assert selftest(site, "--user", "alice", "--each-node").returncode == 2
     nothing_in_home(site)

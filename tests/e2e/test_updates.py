@@ -28,7 +28,7 @@ def test_a_guest_that_cannot_be_updated_runs_its_job(site: Site) -> None:
     words = "this image has no package manager that is known"
     for guest in guests:
         told = guest["updates"]
-        assert (told["outcome"], told["packages"], told["words"]) == ("failed", 0, words)
+        assert (told["outcome"], told["packages"], told["reason"]) == ("failed", 0, words)
     shown = site.on(ended.node, "vmgr", "job", "show", ended.job_id, user="alice").stdout
     assert "failed, 0 packages" in shown
     assert f"security updates of {guests[0]['name']}: {words}" in shown
