@@ -274,7 +274,6 @@ make_places() {
 
 allow_limits() { # what the node's job may have, its shell in the guest must be able to take: it only goes down from here
     [ -d /etc/security/limits.d ] || return 0
-    read -r files </proc/sys/fs/nr_open
     {
         for limit in core data fsize memlock rss stack cpu nproc as sigpending msgqueue; do
             echo ":$VTORQUE_UID hard $limit unlimited"
@@ -282,7 +281,8 @@ allow_limits() { # what the node's job may have, its shell in the guest must be 
         # verbs lock what they register, also in programs that other guests start by ssh
         [ ! -e /etc/vtorque/rdma ] || echo ":$VTORQUE_UID soft memlock unlimited"
         # more than that the kernel refuses, and pam_limits then the login
-        echo ":$VTORQUE_UID hard nofile $files"
+        # not by `read`, which asks the kernel for a byte at a time and gets the first alone
+        echo ":$VTORQUE_UID hard nofile $(cat /proc/sys/fs/nr_open)"
     } >/etc/security/limits.d/vtorque.conf
 }
 

@@ -199,7 +199,12 @@ def test_constraint_that_counts_nodes_is_refused(submit: Submit) -> None:
 def test_keys_are_those_of_requests_but_for_files() -> None:
     text = (templates.COLLECTION_DIR / TEMPLATE).read_text(encoding="utf-8")
     listed = text.partition("for key in ([[")[2].partition("]]")[0].split()
-    assert set(listed) == set(KEYS) - {DISK, *FILES}
+    assert set(listed) == set(KEYS) - {DISK, "spare", *FILES}
+
+
+def test_spare_nodes_are_refused_with_the_command_that_asks_for_them(submit: Submit) -> None:
+    status, *_fields, message = submit(job_of("#!/bin/sh\n#VM img=debian12,spare=1\n"))
+    assert (status, message) == (-1, "vtorque: spare=: submit with vsbatch, which asks Slurm for these nodes, too")
 
 
 @pytest.mark.parametrize("text", ["", "x", "a=", "=b", "a=1,", "a=1,a=2", "A=1", "a=b c", "a=$(x)", "a=" + "1" * 300])

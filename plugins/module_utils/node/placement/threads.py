@@ -24,8 +24,8 @@ from .pins import Pins
 PROC = pathlib.Path("/proc")
 KTHREADD = 2
 EVERY = -1
-ROUNDS = 3
-"""A thread that begins while the others are moved is found in the next round."""
+ROUNDS = 8
+"""A thread that begins while the others are moved is found in the next round; programs that start begin several."""
 _VCPU = re.compile(r"CPU ([0-9]{1,5})/(KVM|TCG)")
 """As qemu calls its threads where libvirt starts it (debug-threads=on)."""
 _ALL_VCPUS = "ALL CPUs/TCG"

@@ -229,11 +229,14 @@ def test_threads_of_a_real_server_follow_its_load_onto_a_core_more_and_back(
     directory = node.settings.start_dir(part.job_id, part.start) / "vcn1-1"
     directory.mkdir(parents=True)
     claims.claim(directory, Pins((), cores, 1))
-    disk, socket = tmp_path / "disk", tmp_path / "nbd"
+    socket = tmp_path / "nbd"
+    # in memory: a server that waits for a disk has no load
+    disk = pathlib.Path(f"/dev/shm/vtorque-test-{os.getpid()}")
     with disk.open("wb") as stream:
         stream.truncate(64 << 20)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    server = subprocess.Popen(["qemu-nbd", "-k", socket, "-f", "raw", "-t", "-e", "2", disk], **quiet)
+    target = f"nbd+unix:///?socket={socket}"
+    quiet: t.Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    server = subprocess.Popen(["qemu-nbd", "-k", socket, "-f", "raw", "-t", "-e", "8", disk], **quiet)
     programs: list[subprocess.Popen[bytes]] = []
     log: list[str] = []
     worker = balancer.Balancer(
@@ -244,12 +247,13 @@ def test_threads_of_a_real_server_follow_its_load_onto_a_core_more_and_back(
         end = time.monotonic() + PATIENCE_S
         while allowed(server.pid) != where or not log:
             assert time.monotonic() < end, (allowed(server.pid), log)
-            assert server.poll() is None
+            assert [process.poll() for process in (server, *programs)] == [None] * (1 + len(programs))
             threading.Event().wait(worker.due_s())
             worker.follow()
 
     try:
-        while not socket.exists():
+        # it is there before anybody can connect to it
+        while subprocess.run(["qemu-img", "info", target], check=False, **quiet).returncode:
             assert server.poll() is None
         write = [
             "qemu-img",
@@ -261,7 +265,7 @@ def test_threads_of_a_real_server_follow_its_load_onto_a_core_more_and_back(
             "1000000000",
             "-s",
             "65536",
-            f"nbd+unix:///?socket={socket}",
+            target,
         ]
         programs += [subprocess.Popen(write, **quiet) for _program in range(2)]
         follow_until({cores})
@@ -274,4 +278,5 @@ def test_threads_of_a_real_server_follow_its_load_onto_a_core_more_and_back(
         for process in (*programs, server):
             process.kill()
             process.wait()
+        disk.unlink()
     assert ["2 in place of 1" in log[0], "1 in place of 2" in log[-1]] == [True, True]
