@@ -227,7 +227,7 @@ def tell(console: Console, image: str, system: str) -> None:
         raise Failure("the job has no guest on each node, or they do not reach each other")
     if can_open(front):
         tell_session(console, front, f"{next(number)}. a terminal in a guest", front.interactive.format(flags=flags))
-    tell_warm(console, front, f"{next(number)}. a guest that does not boot", image, flags)
+    tell_warm(console, front, f"{next(number)}. a guest that starts from a template, without a boot", image, flags)
 
     line = f"{front.submit} -vm img=tinny,vcpu=2 where.sh"
     console.print(f"\n{next(number)}. a wrong request\n  alice@fe $ {line}", highlight=False, markup=False)
@@ -248,6 +248,19 @@ def tell(console: Console, image: str, system: str) -> None:
     )
 
 
+def play(story: t.Callable[[Console], None]) -> int:
+    """Tell a story; returns the exit status: 1 when it did not go as told, 130 when somebody ended it."""
+    console = Console(soft_wrap=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            story(console)
+        except Failure as failure:
+            console.print(f"\nthe demo failed: {failure}", highlight=False, markup=False)
+            return 1
+        return 0
+    return 130
+
+
 def main() -> int:
     """Tell the story; exit status 1 when it did not go as told."""
     parser = argparse.ArgumentParser(prog="python -m lab.story", description=__doc__)
@@ -261,15 +274,7 @@ def main() -> int:
         is_interactive = can_open(fronts.FRONTS[arguments.batch])
         print(fronts.next_lines(arguments.batch, arguments.image, is_interactive=is_interactive), end="")
         return 0
-    console = Console(soft_wrap=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            tell(console, arguments.image, arguments.batch)
-        except Failure as failure:
-            console.print(f"\nthe demo failed: {failure}", highlight=False, markup=False)
-            return 1
-        return 0
-    return 130
+    return play(lambda console: tell(console, arguments.image, arguments.batch))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
 import re
@@ -18,7 +17,7 @@ import typing as t
 from rich.console import Console
 
 from . import fronts
-from .story import JOB_TIMEOUT_S, Failure, find_job, on
+from .story import JOB_TIMEOUT_S, Failure, find_job, on, play
 
 FORMER, LATER = ("cn1", "cn2"), ("cn3", "cn4")
 NODES = ("fe", *FORMER, *LATER)
@@ -144,15 +143,7 @@ class Survival:
 
 def main() -> int:
     """Tell the story; exit status 1 when it did not go as told."""
-    console = Console(soft_wrap=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            Survival(console).tell()
-        except Failure as failure:
-            console.print(f"\nthe demo failed: {failure}", highlight=False, markup=False)
-            return 1
-        return 0
-    return 130
+    return play(lambda console: Survival(console).tell())
 
 
 if __name__ == "__main__":

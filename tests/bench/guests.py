@@ -36,12 +36,22 @@ def measure(site: Site, guest: Guest, progress: Progress) -> dict[str, list[floa
 
 
 def _job(site: Site, request: str) -> float:
-    """From the start of the prologue to the ready record; the job itself runs to its end."""
+    """From the start of the prologue to the ready record."""
+    seen, job = follow_job(site, request)
+    return t.cast(float, seen["ready"] - job["record"]["phases"]["prologue"]["began"])
+
+
+def follow_job(site: Site, request: str) -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """Run a job to its end; returns what the watches of its ready record and of itself have seen.
+
+    Args:
+        site: runs it on node cn1.
+        request: as behind `-vm`.
+    """
     with contextlib.ExitStack() as stack:
         over = stack.enter_context(site.program("cn1", "job_watch"))
         over.line()
         ready = stack.enter_context(site.program("cn1", "ready_watch"))
         ready.line()
         site.ask("fe", "submit", request, SCRIPT, user=USER)
-        seen, record = ready.line(), over.line()["record"]
-    return t.cast(float, seen["ready"] - record["phases"]["prologue"]["began"])
+        return ready.line(), over.line()

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import typing as t
 
+from .guests import follow_job
 from .measure import SCRIPT, TEXT, Guest, Progress
 from .site import USER, Site, Trouble
 
@@ -73,13 +73,7 @@ def figures_of(
 
 def _job(site: Site, request: str, *, warm: bool) -> Start:
     """A job, which runs to its end."""
-    with contextlib.ExitStack() as stack:
-        over = stack.enter_context(site.program("cn1", "job_watch"))
-        over.line()
-        ready = stack.enter_context(site.program("cn1", "ready_watch"))
-        ready.line()
-        site.ask("fe", "submit", request, SCRIPT, user=USER)
-        seen, job = ready.line(), over.line()
+    seen, job = follow_job(site, request)
     hows = {guest.get("warm", "") for guest in job["record"]["guests"]}
     if (hows == {"yes"}) is not warm:
         raise Trouble(f"job {job['job']} ({request}) did not start as it was to: {', '.join(sorted(hows))}")

@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 
-from .conftest import Site
+from .conftest import Ended, Site
 from .test_endings import lost
 from .test_saved import HOME, RING, domains
 from .trouble import NODES, PAIR, WAITS, changed, finish, home_server, sweep_all, wait_in_guest
@@ -55,6 +55,16 @@ NOTES = RING.replace("echo line $i;", "echo line $i; echo line $i >>~/notes;")
 """A file that comes by NFS is not taken back: what is done twice stands there twice."""
 
 
+def end_elsewhere(site: Site, job_id: str) -> Ended:
+    """Wait for the good end of a job that goes on while its former node cn1 is out of use."""
+    facts = site.wait_state(job_id, "CH")
+    site.root("fe", "pbsnodes -c cn1")
+    assert facts["job_state"] == "C", facts["comment"]
+    ended = site.end(job_id)
+    assert ended.exit_status == 0, ended.err
+    return ended
+
+
 def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_it_is_released(site: Site) -> None:
     with storing(site):
         site.root("fe", "rm -f /home/alice/go /home/alice/notes; pbsnodes -o cn2")
@@ -75,11 +85,7 @@ def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_
         site.wait_for(goes_on, lambda: len(site.root("fe", "cat /home/alice/notes")) > len(notes))
         assert site.root("fe", "vmgr suspended list --json").strip() == "[]"
         site.root("fe", "touch /home/alice/go")
-        facts = site.wait_state(job_id, "CH")
-        site.root("fe", "pbsnodes -c cn1")
-        assert facts["job_state"] == "C", facts["comment"]
-        ended = site.end(job_id)
-    assert ended.exit_status == 0, ended.err
+        ended = end_elsewhere(site, job_id)
     check_lines(ended.out)
     assert site.root("fe", "cat /home/alice/notes").splitlines() == ended.out.splitlines()[1:-1]
 
@@ -105,11 +111,7 @@ def test_job_of_one_node_begins_again_on_the_other_from_its_checkpoint(site: Sit
         site.root("fe", f"qhold -h u {job_id}; qrerun {job_id}")
         site.wait_state(job_id, "H")
         site.root("fe", f"pbsnodes -o cn1; pbsnodes -c cn2; touch /home/alice/go; qrls -h u {job_id}")
-        facts = site.wait_state(job_id, "CH")
-        site.root("fe", "pbsnodes -c cn1")
-        assert facts["job_state"] == "C", facts["comment"]
-        ended = site.end(job_id)
-    assert ended.exit_status == 0, ended.err
+        ended = end_elsewhere(site, job_id)
     check_lines(ended.out)
 
 

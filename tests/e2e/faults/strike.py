@@ -523,14 +523,25 @@ def main() -> None:
                 raise SystemExit(f"{only!r} stands in the line of no fault")
             tried = wanted[first % min(every, len(wanted)) :: every]
             print(json.dumps({"points": len(wanted), "tried": len(tried)}), flush=True)
-            try:
-                node.present(beside)
-                for who, fault in tried:
-                    seen = try_one(node, f"{next(numbers)}.fe", who, fault)
-                    print(json.dumps({**seen, "beside": node.lives(beside)}), flush=True)
-            finally:
-                node.absent(beside)
+            report_each(node, numbers, beside, tried, try_one)
         print(json.dumps({"unreached": missed}), flush=True)
+
+
+def report_each(
+    node: Node,
+    numbers: t.Iterator[int],
+    beside: str,
+    tried: t.Iterable[t.Any],
+    attempt: t.Callable[..., dict[str, t.Any]],
+) -> None:
+    """Try faults one after the other, beside a job that none of them is to harm; say what came of each."""
+    try:
+        node.present(beside)
+        for who, fault in tried:
+            seen = attempt(node, f"{next(numbers)}.fe", who, fault)
+            print(json.dumps({**seen, "beside": node.lives(beside)}), flush=True)
+    finally:
+        node.absent(beside)
 
 
 if __name__ == "__main__":

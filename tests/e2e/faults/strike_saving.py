@@ -66,13 +66,7 @@ def main() -> None:
         tried = wanted[first % max(1, min(every, len(wanted))) :: every]
         missed = strike.unreached(node)
         print(json.dumps({"points": len(wanted), "tried": len(tried)}), flush=True)
-        try:
-            node.present(beside)
-            for who, fault in tried:
-                seen = try_one(node, f"{next(numbers)}.fe", who, fault)
-                print(json.dumps({**seen, "beside": node.lives(beside)}), flush=True)
-        finally:
-            node.absent(beside)
+        strike.report_each(node, numbers, beside, tried, try_one)
         print(json.dumps({"unreached": missed}), flush=True)
 
 

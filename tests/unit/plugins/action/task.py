@@ -17,15 +17,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_p
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import to_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestFacts
 
 JOB = "4711.head"
 START = 2
 OWNER = messages.Owner(user="alice", uid=1234, gid=1234, group="domain users", home="/home/alice", shell="/bin/bash")
-FACTS = {
-    "rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17", "timings_s": {"ready": 3.2},
-    "vcpu_cores": "", "other_cores": "", "io_least": 0, "warm": "", "networks": "", "devices": "", "cells": "",
-    "pages": "", "side_channels": "",
-}  # fmt: skip
+FACTS = to_dict(GuestFacts(0, "vn1-3", "52:54:00:00:01:03", "192.0.2.17", {"ready": 3.2}))
 KEYS = {rank: make_key(f"guest-{rank}@test") for rank in range(4)}
 JOB_KEY = make_key("job@test")
 

@@ -29,7 +29,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestFacts
 
 from ..conftest import Node, spec
@@ -316,17 +316,7 @@ def test_region_counts_as_memory_of_the_node(sharing: Node, monkeypatch: pytest.
 
 
 def test_answer_of_a_node_takes_regions_beside_addresses() -> None:
-    answer = {"rank": 0, "name": "vcn1-1", "mac": "52:54:00:01:02:03", "address": "10.0.0.1", "timings_s": {}}
-    answer |= {
-        "vcpu_cores": "",
-        "other_cores": "",
-        "io_least": 0,
-        "cells": "",
-        "pages": "",
-        "warm": "",
-        "networks": "",
-        "side_channels": "",
-    }
+    answer = to_dict(GuestFacts(0, "vcn1-1", "52:54:00:01:02:03", "10.0.0.1", {}))
     for devices in ("unclot:64M", "0000:3b:00.0 unclot:64M"):
         assert from_dict(GuestFacts, {**answer, "devices": devices}).devices == devices
     with pytest.raises(FormError):

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestFacts
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
 
@@ -73,17 +73,7 @@ def test_node_has_the_kind_where_the_site_says_so(policy: Policy, node: str, kin
 
 
 def test_answer_of_a_node_names_the_kind() -> None:
-    answer = {"rank": 0, "name": "vcn1-1", "mac": "52:54:00:01:02:03", "address": "10.0.0.1", "timings_s": {}}
-    answer |= {
-        "vcpu_cores": "",
-        "other_cores": "",
-        "io_least": 0,
-        "cells": "",
-        "pages": "",
-        "warm": "",
-        "networks": "",
-        "side_channels": "",
-    }
+    answer = to_dict(GuestFacts(0, "vcn1-1", "52:54:00:01:02:03", "10.0.0.1", {}))
     for devices in ("vrdma:rxe", "0000:3b:00.0 unclot:64M vrdma:sriov:0000:3b:02.1"):
         assert from_dict(GuestFacts, {**answer, "devices": devices}).devices == devices
     with pytest.raises(FormError):
