@@ -50,6 +50,7 @@ REASONS_OF_MOVES: dict[str, str] = {
     CHECKPOINTS: "it has checkpoints, which need its guests on its own nodes",
     BARE_HOSTS: "some of its hosts stay bare, and trust the addresses of its nodes alone",
     PINNED: "cores of its node were chosen for it",
+    NETWORKS: REASONS_OF_JOBS[NETWORKS],
     **{name: reason for name, reason in REASONS.items() if name not in (HUGE_PAGES, CELLS)},
     HUGE_PAGES: "its memory is of huge pages of its node",
     CELLS: "its memory is bound to NUMA cells of its node",

@@ -9,6 +9,7 @@ import pytest
 
 from .conftest import Site
 from .test_checkpoint import KEYS, SETTINGS, check_lines, checkpoints, storing
+from .test_evacuate import HOME, LINES, NOTE, SPARE, domains, spare_node
 from .test_saved import RING
 from .trouble import changed, sweep, wait_in_guest
 
@@ -34,3 +35,25 @@ def test_checkpoint_is_ordered_once_when_a_node_of_the_job_is_degrading(site: Si
         ended = site.end(job_id)
     assert ended.exit_status == 0, ended.err
     check_lines(ended.out)
+
+
+@pytest.mark.full
+def test_guest_is_moved_off_a_node_that_is_degrading(site: Site) -> None:
+    with spare_node(site):
+        job_id = site.submit(stdin=LINES)
+        node = wait_in_guest(site, job_id)
+        (guest,) = domains(site, node)
+        settings = {"health_sources": [f"program nhc {CHECK} hosts={node}"], "on_degrading": "evacuate"}
+        with changed(site, (node,), spare_nodes=[SPARE], **settings, **HOME):
+            site.root(node, f"printf '#!/bin/sh\\necho EVENT: a fan is slow\\n' >{CHECK}; chmod 755 {CHECK}")
+            done = sweep(site, node)
+            assert f"{job_id}.1: a move to a spare node is ordered" in done.stdout, done.stderr
+            site.wait_for("the guest to be there", lambda: domains(site, SPARE) == [guest] and not domains(site, node))
+            assert "is ordered" not in sweep(site, node).stdout
+            site.root(node, f"printf '#!/bin/sh\\n' >{CHECK}")
+            site.wait_for("the end of the note", lambda: sweep(site, node).returncode == 0)
+            site.root(node, f"rm {CHECK}")
+        site.root("fe", "touch /home/alice/go")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err
+        site.wait_for("the spare node to be free", lambda: site.nodes()[SPARE].note == NOTE, seen=site.nodes)

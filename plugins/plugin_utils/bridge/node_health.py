@@ -33,6 +33,8 @@ from .moves import evacuate, spares
 LOOK_S = 60.0
 """Seconds for all sources of a node."""
 CHECKPOINT, EVACUATE = "checkpoint", "evacuate"
+ORDERS = {CHECKPOINT: "a checkpoint", EVACUATE: "a move to a spare node"}
+"""What `on_degrading` orders for jobs, in words."""
 COMPONENT = "health"
 
 
@@ -43,14 +45,16 @@ class HealthChange:
     Attributes:
         degrading: what its sources report, in one line; "": it is well.
         note: that was written on the node now, or "".
-        ordered: starts of jobs of which a checkpoint or a move was ordered now.
+        ordered: starts of jobs for which something was ordered now.
         problems: what could not be read or done, a line each.
+        order: what that was, in words.
     """
 
     degrading: str = ""
     note: str = ""
     ordered: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    order: str = ""
 
 
 WELL = HealthChange()
@@ -95,7 +99,7 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
     except SiteFault as error:
         problems.append(f"{node} is degrading, and whether it takes jobs is not known: {error}")
     ordered, failed = _order_more(batch, policy, settings, now.ordered)
-    return HealthChange(now.why, note, ordered, (*problems, *failed))
+    return HealthChange(now.why, note, ordered, (*problems, *failed), ORDERS[policy.on_degrading] if ordered else "")
 
 
 def find_faults(settings: NodeSettings, cause: str) -> tuple[NodeFault, ...]:
@@ -174,7 +178,7 @@ def _order_checkpoints(
             continue
         except SiteFault as error:
             problems.append(f"no checkpoint of start {directory.name} was ordered: {error}")
-    problems += _note_order(settings, new, "a checkpoint was ordered, since the node is degrading")
+    problems += _note_order(settings, new, CHECKPOINT)
     return tuple(new), problems
 
 
@@ -193,12 +197,12 @@ def _order_evacuation(
     if not free:
         return (), [f"no guest is moved, since no spare node is free: {why}"]
     evacuate.begin(policy, settings.node_name)
-    return new, _note_order(settings, new, "a move to a spare node was ordered, since the node is degrading")
+    return new, _note_order(settings, new, EVACUATE)
 
 
-def _note_order(settings: NodeSettings, keys: t.Sequence[str], text: str) -> list[str]:
+def _note_order(settings: NodeSettings, keys: t.Sequence[str], kind: str) -> list[str]:
     for key in keys:
-        _add_to_log(settings, key, text)
+        _add_to_log(settings, key, f"{ORDERS[kind]} was ordered, since the node is degrading")
     try:
         if keys:
             degrading.note_order(settings, keys, Deadline.after(degrading.LOCK_S))

@@ -120,7 +120,7 @@ def _deeds(report: Report) -> t.Iterator[str]:
     if report.health.note:
         yield _line("health", report.node, f"set offline: {report.health.note}")
     for key in report.health.ordered:
-        yield _line("health", key, f"a checkpoint is ordered: {report.node} is degrading")
+        yield _line("health", key, f"{report.health.order} is ordered: {report.node} is degrading")
     if report.note.taken_back:
         yield _line("note", report.node, f"taken back: {report.note.note} ({report.note.why})")
 

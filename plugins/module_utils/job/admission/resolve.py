@@ -11,7 +11,7 @@ from ... import guest_saving
 from ...frozen import frozen
 from ...guest_kinds import OSV, OSV_BASE, kind_of
 from ..config.batch_systems import facts_of
-from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, is_taken, out_of_bounds
+from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, has_private_network, is_taken, out_of_bounds
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import DISK, FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
@@ -259,10 +259,12 @@ def _contradiction(values: t.Mapping[str, Value | None], origins: t.Mapping[str,
 
 def _settle_spare(values: dict[str, Value | None], origins: dict[str, str], policy: Policy) -> t.Iterator[KeyFault]:
     """Yield why the job cannot have spare nodes; a site's default gives way without a word."""
+    private = has_private_network(t.cast("tuple[str, ...]", values["network"] or ()), policy)
     why = {
         f"jobs of {policy.batch_system} have no spare nodes yet": not facts_of(policy.batch_system).spares,
         "is for jobs that have guests on all of their nodes: leave nodes out": values["nodes"] is not None,
         "a job in OSv has one node, and its shell is there": kind_of(str(values["distro"])) is OSV,
+        "the job's own network knows its nodes from the beginning: leave one of both out": private,
     }
     found = next((reason for reason, there in why.items() if there), "") if values["spare"] else ""
     if found and origins["spare"] != SITE_DEFAULT:

@@ -194,6 +194,16 @@ def networks_of(policy: Policy) -> tuple[guest_networks.Network, ...]:
     return tuple(map(guest_networks.read_line, policy.networks))
 
 
+def has_private_network(chosen: t.Container[str], policy: Policy) -> bool:
+    """Return whether a job gets a network for itself.
+
+    Args:
+        chosen: names of the networks that it asks for.
+        policy: lists them.
+    """
+    return any(network.private for network in networks_of(policy) if network.name in chosen)
+
+
 def _unavailable(policy: Policy) -> t.Iterator[tuple[str, str]]:
     if policy.hypervisor_default == FORMER_HYPERVISOR:
         yield "hypervisor_default", SKVM

@@ -37,7 +37,7 @@ from ...wire.messages import VERSION as NODE_PART_VERSION
 from ..admission import numa, vcpu_map
 from ..admission.resolve import SITE_DEFAULT, Offers, checkpoint_minutes, survival_of
 from ..batch.api import BatchJob
-from ..config.consistency import networks_of
+from ..config.consistency import has_private_network
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
 from .decision import Decided, decide
@@ -251,8 +251,7 @@ def make_plan(
 def _peers(decided: Decided, policy: Policy) -> str:
     """All nodes with guests, where the job has a network for itself."""
     chosen = decided.resolved.word("network").split("+")
-    private = any(network.private for network in networks_of(policy) if network.name in chosen)
-    return " ".join(decided.vm_nodes) if private else ""
+    return " ".join(decided.vm_nodes) if has_private_network(chosen, policy) else ""
 
 
 def _node_part(

@@ -68,7 +68,7 @@ class NodeHealth:
     Attributes:
         sources: in the order of the configuration.
         counters: by the source's name and the file's path.
-        ordered: starts of jobs here for which a checkpoint was ordered since the node is degrading.
+        ordered: starts of jobs here for which a checkpoint or a move was ordered since the node is degrading.
     """
 
     sources: tuple[SourceHealth, ...] = ()

@@ -18,6 +18,7 @@ from ....module_utils.job.batch.liveness import AskedOnce, start_lives
 from ....module_utils.job.batch.registry import open_batch
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.node.domain.connection import Domains
+from ....module_utils.node.health import degrading
 from ....module_utils.node.state import moves, start_lock
 from ....module_utils.node.state.directories import entries, guest_directories
 from ....module_utils.node.state.settings import NodeSettings
@@ -173,6 +174,8 @@ def check_spare(part: NodePart, source: str, policy: Policy, settings: NodeSetti
     here = settings.node_name
     if not spares.is_spare(policy, here):
         raise SiteFault(f"a guest of {source} on {here}", f"{here} is no spare node (spare_nodes)")
+    if (health := degrading.read_health(settings)).degrading:
+        raise SiteFault(f"a guest of {source} on {here}", f"{here} is degrading: {health.why}")
     spares.check_claim(open_batch(policy), here, part.job_id)
     key = settings.start_dir(part.job_id, part.start).name
     if others := [path.name for path in entries(settings.guests_dir) if path.name != key]:

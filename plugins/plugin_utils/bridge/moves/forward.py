@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import typing as t
 
 from ....module_utils.errors import VTorqueError
 from ....module_utils.job.batch import mother_superior as superior
@@ -87,8 +86,3 @@ def has_moved(lost: LostGuest, settings: NodeSettings) -> bool:
     """Return whether a guest has moved from this node to the one that reports its loss."""
     rows = moves.read_moved(settings.record_dir(lost.job_id, lost.start))
     return any(one.guest == lost.guest and same_host(one.target, lost.node) for one in rows)
-
-
-def targets_of(settings: NodeSettings, job_id: str, start: int) -> t.Sequence[str]:
-    """Return the spare nodes that have guests of a start which have left this one."""
-    return moves.targets_of(settings.record_dir(job_id, start))

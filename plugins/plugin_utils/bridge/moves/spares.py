@@ -46,22 +46,23 @@ def find_free(policy: Policy, batch: BatchSystem, but: t.Collection[str] = ()) -
         policy: the site's.
         batch: tells of the nodes.
         but: nodes that are none, whatever is said of them.
+
+    Raises:
+        SiteFault: the batch server does not answer.
     """
+    wanted = [name for name in policy.spare_nodes if not any(same_host(name, one) for one in but)]
+    if not wanted:
+        return (), "the site has no other spare nodes (spare_nodes)"
     found, reasons = [], []
-    for name in policy.spare_nodes:
-        if any(same_host(name, one) for one in but):
-            continue
-        try:
-            node = batch.node(name)
-            why = _why_not(node)
-        except SiteFault as error:
-            why = str(error)
-        if why:
-            reasons.append(f"{name} {why}")
-        else:
+    known = batch.nodes()
+    for name in wanted:
+        node = next((one for one in known if same_host(name, one.name)), None)
+        why = _why_not(node) if node else "is not known to the batch server"
+        if node and not why:
             found.append(node.name)
-    none = "the site has no other spare nodes (spare_nodes)"
-    return tuple(found), "; ".join(reasons) or ("" if found else none)
+        else:
+            reasons.append(f"{name} {why}")
+    return tuple(found), "; ".join(reasons)
 
 
 def _why_not(node: BatchNode) -> str:

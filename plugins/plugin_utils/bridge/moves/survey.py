@@ -14,6 +14,7 @@ from ....module_utils.guest_kinds import kind_of
 from ....module_utils.guest_saving import (
     BATCH,
     CHECKPOINTS,
+    NETWORKS,
     OSV,
     PINNED,
     SEVERAL,
@@ -127,6 +128,7 @@ def _parts_in_the_way(
         CHECKPOINTS: part.checkpoint_min >= 0,
         OSV: any(not kind_of(spec.distro).linux for spec in part.guests),
         PINNED: any(spec.vcpu_cores not in ("", PREFER_CORES) or spec.io_max for spec in part.guests),
+        NETWORKS: any(spec.networks for spec in part.guests),
         BATCH: not facts_of(policy.batch_system).checkpoints,
     }
     return found | {name for name, has in there.items() if has}

@@ -162,7 +162,7 @@ def test_form_for_programs(site: Site, capsys: Capture) -> None:
         "retired": [],
         "lost": [],
         "handed_over": [],
-        "health": {"degrading": "", "note": "", "ordered": [], "problems": []},
+        "health": {"degrading": "", "note": "", "ordered": [], "problems": [], "order": ""},
     }
 
 

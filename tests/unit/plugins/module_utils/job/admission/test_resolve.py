@@ -315,6 +315,7 @@ def test_resolve_of_a_request_for_checkpoints_that_can_be_had_takes_it() -> None
         ("img=debian12", {"home_via": "virtiofs"}, {"virtiofs"}),
         ("img=debian12", {"mounts": ("/data /data 9p",)}, {"9p"}),
         ("img=debian12", {"mounts": ("fs:/data /data nfs",)}, set()),
+        ("img=debian12,network=fast", {"networks": ("fast bridge bridge=br1 addresses=10.9.0.0/16",)}, {"networks"}),
         ("img=debian12,pci=gpu:1", {"pci_classes": ("gpu 0000:01:00.0",)}, {"pci"}),
         ("img=debian12,unclot=true", {"unclot_enabled": True}, {"shared memory"}),
         ("img=debian12,disk=/home/alice/d.img", {}, {"user disk"}),
@@ -341,6 +342,25 @@ def test_parts_in_the_way_of_a_request_are_what_its_guests_will_have(
     assert "it has a terminal" in survival.checkpoint
     for outcome in (survival.checkpoint, survival.moved):
         assert "some of its hosts stay bare" in outcome
+
+
+def test_guest_with_cards_on_further_networks_is_not_said_to_move() -> None:
+    policy = Policy(networks=("fast bridge bridge=br1 addresses=10.9.0.0/16",), spare_nodes=("cn9",))
+    offers = Offers((ImageFacts("debian12@1", "debian", "x86_64", "bios"),))
+    alone, further = (resolve(parse([(f"img=debian12{more}", "x")]), policy, offers) for more in ("", ",network=fast"))
+    yes, no = (
+        policy_module.survival_of(one, policy, offers, interactive=False, bare=False) for one in (alone, further)
+    )
+    assert yes.moved.startswith("yes")
+    assert no.moved == "no, because its addresses on further networks are those of its node and place"
+
+
+def test_spare_node_and_a_network_of_the_jobs_own_exclude_each_other() -> None:
+    networks = ("mine vxlan addresses=172.31.0.0/16", "fast bridge bridge=br1 addresses=10.9.0.0/16")
+    policy = Policy(networks=networks)
+    assert "knows its nodes" in objections("img=debian12,network=fast+mine,spare=1", policy)["spare"]
+    assert ask("img=debian12,network=fast,spare=1", policy).values["spare"] == 1
+    assert ask("img=debian12,network=mine", Policy(networks=networks, spare_default=1)).values["spare"] is None
 
 
 SHARING = Policy(unclot_enabled=True)

@@ -14,6 +14,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode, UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import AskedOnce
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import LostGuest, NodePart, Suspension
@@ -105,6 +106,19 @@ def test_node_with_another_note_or_none_is_no_spare(note: str, why: str) -> None
     assert free == ()
     assert why in reasons
     assert "cn4 has job 8.head" in reasons
+
+
+def test_spare_node_that_the_batch_server_does_not_know_is_named() -> None:
+    free, reasons = spares.find_free(POLICY, Batch(cn4="vtorque: spare"))  # type: ignore[arg-type]
+    assert (free, reasons) == (("cn4",), "cn3 is not known to the batch server")
+
+
+def test_spare_node_that_is_degrading_takes_no_guest(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evacuate, "open_batch", lambda _policy: Batch(cn3="vtorque: spare for 7.head"))
+    source = degrading.SourceHealth("nhc", degrading=True, since=1.0, why="a fan is slow")
+    monkeypatch.setattr(degrading, "read_health", lambda _settings: degrading.NodeHealth((source,)))
+    with pytest.raises(SiteFault, match="cn3 is degrading: nhc: a fan is slow"):
+        evacuate.check_spare(part(), "cn1", POLICY, settings)
 
 
 def test_site_without_spare_nodes_says_so() -> None:
