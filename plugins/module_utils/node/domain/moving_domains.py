@@ -71,31 +71,38 @@ class MovingDomains:
             }
             flags = lib.VIR_MIGRATE_LIVE | lib.VIR_MIGRATE_NON_SHARED_INC | lib.VIR_MIGRATE_AUTO_CONVERGE
             flags |= lib.VIR_MIGRATE_ABORT_ON_ERROR
-            late: list[str] = []
-
-            def pause() -> None:
-                with contextlib.suppress(lib.libvirtError):  # it has moved
-                    domain.suspend()
-
-            def give_up() -> None:
-                late.append(f"it was not there after {give_up_after_s:.0f} s")
-                with contextlib.suppress(lib.libvirtError):
-                    domain.abortJob()
-
-            timers = [threading.Timer(pause_after_s, pause), threading.Timer(give_up_after_s, give_up)]
-            for timer in timers:
-                timer.daemon = True
-                timer.start()
-            try:
-                domain.migrate3(there._connection, terms, flags)  # pylint: disable=protected-access
-            except lib.libvirtError as error:
-                if late:
-                    raise VTorqueError(f"the move of domain {name}", late[0]) from error
-                raise
-            finally:
-                for timer in timers:
-                    timer.cancel()
+            with self._bounded(domain, pause_after_s, give_up_after_s) as late:
+                try:
+                    domain.migrate3(there._connection, terms, flags)  # pylint: disable=protected-access
+                except lib.libvirtError as error:
+                    if late:
+                        raise VTorqueError(f"the move of domain {name}", late[0]) from error
+                    raise
         return there.measured_pause_s(name)
+
+    @contextlib.contextmanager
+    def _bounded(self, domain: t.Any, pause_after_s: float, give_up_after_s: float) -> t.Iterator[list[str]]:
+        """Pause a domain, and later give its move up, while this lasts; yields why it was given up, [] until then."""
+        late: list[str] = []
+
+        def pause() -> None:
+            with contextlib.suppress(self._libvirt.libvirtError):  # it has moved
+                domain.suspend()
+
+        def give_up() -> None:
+            late.append(f"it was not there after {give_up_after_s:.0f} s")
+            with contextlib.suppress(self._libvirt.libvirtError):
+                domain.abortJob()
+
+        timers = [threading.Timer(pause_after_s, pause), threading.Timer(give_up_after_s, give_up)]
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield late
+        finally:
+            for timer in timers:
+                timer.cancel()
 
     def measured_pause_s(self, name: str) -> float:
         """Return for how many seconds a domain stood still that came here last, as far as libvirt knows; or -1."""
