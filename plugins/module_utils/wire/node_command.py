@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import pathlib
 import shlex
+import sys
 
 from ..effects import leaves_nothing
 from .ssh_options import root_arguments
 
 SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
+PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
+"""Where `vtorque-node` is on every node."""
 
 
 @leaves_nothing

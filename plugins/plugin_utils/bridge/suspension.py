@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pathlib
 import pwd
 import select
 import subprocess
@@ -36,17 +35,13 @@ from ...module_utils.node.system.side_channels import OFF
 from ...module_utils.state import event_log, shell_message
 from ...module_utils.state.layout import PARKED, job_key, run_directory, start_of
 from ...module_utils.system.clock import Deadline
-from ...module_utils.system.environment import ROOT_ENVIRONMENT
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SUSPENSION_ANSWER_S, SUSPENSION_CONNECTION_S, SUSPENSION_PATIENCE_S
-from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.messages import VERSION, CheckpointStep, SavedRequest, Suspension
-from ...module_utils.wire.node_command import ssh_command
 from .checkpoints import coordinate
+from .moves.connection import open_call
 from .node_settings import LoadPolicy, read_usable_configuration
 
-PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
-"""Where it is on every node."""
 LOOK_S = 1.0
 """Between two questions to the server, until it says that the job is suspended."""
 PAUSED_LOOK_S = 15.0
@@ -214,19 +209,7 @@ class _Suspension:
         return self._send(host, Suspension(VERSION, do, self._job_id, self._start, host))
 
     def _send(self, host: str, message: Suspension | CheckpointStep) -> subprocess.Popen[bytes]:
-        call = subprocess.Popen(
-            ssh_command(PROGRAM, host, SUSPENSION_CONNECTION_S),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            env=ROOT_ENVIRONMENT,
-        )
-        stdin = t.cast("t.IO[bytes]", call.stdin)
-        with contextlib.suppress(OSError):  # it has ended, and says why
-            stdin.write(json.dumps(to_dict(message)).encode("ascii") + b"\n")
-            stdin.flush()
-        return call
+        return open_call(host, message, SUSPENSION_CONNECTION_S, errors=subprocess.STDOUT)
 
 
 def _answer(call: subprocess.Popen[bytes], deadline: Deadline) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import pathlib
 import pwd
 import sys
 import time
@@ -43,7 +42,7 @@ from ...module_utils.wire.messages import (
     Suspension,
 )
 from ...module_utils.wire.node_answers import BareHost
-from ...module_utils.wire.node_command import ssh_command
+from ...module_utils.wire.node_command import PROGRAM, ssh_command
 from ..bridge.job_cores import cores_of, cpusets_of, keep_apart, may_change
 from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
@@ -63,8 +62,6 @@ if t.TYPE_CHECKING:
     from ...module_utils.wire.node_topology import TopologyRequest
 
 
-PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
-"""Where it is on every node."""
 FOLLOWER = (sys.executable, "-I", "-m", f"{(__package__ or '').rpartition('.')[0]}.cli.vtorque_follow")
 """Follows the suspension of a job."""
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pathlib
 import select
 import socket
 import subprocess
-import sys
 import typing as t
 
 from ....module_utils.errors import VTorqueError, error_from_dict
@@ -22,10 +20,8 @@ from ....module_utils.system.environment import ROOT_ENVIRONMENT
 from ....module_utils.text import printable
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.moves import FILES, Stream
-from ....module_utils.wire.node_command import ssh_command
+from ....module_utils.wire.node_command import PROGRAM, ssh_command
 
-PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
-"""Where it is on every node."""
 CONNECT_S = 15
 ANSWER_S = 60.0
 """For an answer that is no more than a look."""
@@ -37,17 +33,25 @@ class NotAnswered(VTorqueError):
     """Another node gave no answer."""
 
 
-def open_call(host: str, message: t.Any) -> subprocess.Popen[bytes]:
-    """Ask another node; whoever reads the answer ends the call with `read_answer`.
+def open_call(
+    host: str, message: t.Any, timeout_s: int = CONNECT_S, *, errors: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """Ask another node; whoever reads the answer ends the call.
+
+    Args:
+        host: name or address.
+        message: of `vtorque-node`'s.
+        timeout_s: seconds for the connection.
+        errors: where the standard error of the call goes.
 
     Raises:
         OSError: ssh does not start.
     """
     call = subprocess.Popen(
-        ssh_command(PROGRAM, host, CONNECT_S),
+        ssh_command(PROGRAM, host, timeout_s),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         cwd="/",
         env=ROOT_ENVIRONMENT,
         bufsize=0,

@@ -34,6 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import fo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import SavedRequest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import SavedStart
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import suspension
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import connection
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import Configuration
 
 KEY = "7.head.2"
@@ -93,7 +94,7 @@ def world(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> World:
     here = World(settings)
     monkeypatch.setattr(suspension, "open_batch", lambda _policy: here)
     monkeypatch.setattr(suspension, "read_usable_configuration", lambda _load: Configuration(Policy(), settings))
-    monkeypatch.setattr(suspension, "ssh_command", lambda *_words: ["/bin/sh", "-c", here.sister])
+    monkeypatch.setattr(connection, "ssh_command", lambda *_words: ["/bin/sh", "-c", here.sister])
     monkeypatch.setattr(
         suspension, "_rung", lambda _s: {True: b".", False: b"", None: None}[here.rings.pop(0) if here.rings else False]
     )
