@@ -9,7 +9,7 @@ import pathlib
 import typing as t
 
 from ..module_utils.errors import UserFault, VTorqueError
-from ..module_utils.host_files import OF_CONTROLLER, SPEC
+from ..module_utils.host.host_files import OF_CONTROLLER, SPEC
 from ..module_utils.rendering.templates import render
 from ..plugin_utils.play.controller_action import ControllerAction
 

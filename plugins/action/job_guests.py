@@ -21,8 +21,9 @@ from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
-from ..module_utils.system import files, prctl
+from ..module_utils.system import files
 from ..module_utils.system.clock import Deadline
+from ..module_utils.system.process import prctl
 from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages, node_answers
 from ..module_utils.wire.node_command import ssh_command

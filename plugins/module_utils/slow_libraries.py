@@ -17,7 +17,7 @@ from .effects import leaves_nothing
 REASONS = {
     "ClusterShell.NodeSet": "20 ms that a command about one node does not pay",
     "concurrent.futures": "10 ms that a node with a single guest of the job does not pay",
-    "ctypes": "1.6 ms that most programs with `system/prctl.py` never come to pay",
+    "ctypes": "1.6 ms that most programs with `system/process/prctl.py` never come to pay",
     "difflib": "1 ms of each hook that only a wrong word needs",
     "http.client": "10 ms that only jobs in OSv pay",
     "importlib.metadata": "15 ms that are paid only where a package does not name its version itself",

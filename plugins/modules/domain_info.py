@@ -119,7 +119,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.domain.connection import Domains
 from ..module_utils.node.domain.domain_xml import DomainFacts
-from ..module_utils.wire.unquoted import name_text
+from ..module_utils.unquoted import name_text
 
 
 def domain_facts(facts: DomainFacts) -> dict[str, t.Any]:

@@ -144,7 +144,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host_files import OF_CONTROLLER, SPEC, Change, Entry, Placing, PlacingError
+from ..module_utils.host.host_files import OF_CONTROLLER, SPEC, Change, Entry, Placing, PlacingError
 
 
 class QuietModule(AnsibleModule):

@@ -60,7 +60,7 @@ import pathlib
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host_questions import ask, fault_of
+from ..module_utils.host.host_questions import ask, fault_of
 
 
 class QuietModule(AnsibleModule):

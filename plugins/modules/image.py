@@ -175,7 +175,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.pool import images, publish, retire, revision
-from ..module_utils.wire.unquoted import name_text
+from ..module_utils.unquoted import name_text
 
 SHOWN = (
     "name",

@@ -119,7 +119,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.node.pool.images import Image, find, list_images
-from ..module_utils.wire.unquoted import name_text
+from ..module_utils.unquoted import name_text
 
 
 def image_facts(name: str, image: Image | VTorqueError) -> dict[str, t.Any]:

@@ -21,8 +21,9 @@ import typing as t
 from ..errors import NodeFault, VTorqueError
 from ..state import layout, shell_link
 from ..state.layout import start_of
-from ..system import files, process_id
+from ..system import files
 from ..system.clock import Deadline
+from ..system.process import process_id
 from .devices import leases
 from .domain.connection import Domains
 from .io_cores import interrupts

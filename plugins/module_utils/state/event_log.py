@@ -25,7 +25,7 @@ import typing as t
 from ..effects import leaves_nothing
 from ..frozen import frozen
 from ..system import files
-from ..system.environment import TOOL_ENVIRONMENT
+from ..system.process.environment import TOOL_ENVIRONMENT
 from ..text import printable
 from ..time_budget import LOG_PROGRAM_GRACE_S, LOG_PROGRAM_S
 

@@ -23,7 +23,7 @@ import stat
 
 from ..errors import VTorqueError
 from ..system.clock import Deadline
-from ..system.processes import ProcessHandle, open_process, wait_all
+from ..system.process.processes import ProcessHandle, open_process, wait_all
 from ..time_budget import EARLY_SSH_END_S
 from . import layout
 

@@ -18,7 +18,7 @@ from ..effects import leaves_nothing
 from ..frozen import frozen
 from ..guest_kinds import SLG
 from ..system.files import write_json
-from ..system.process_id import ProcessId
+from ..system.process.process_id import ProcessId
 from . import layout
 
 

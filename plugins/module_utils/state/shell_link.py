@@ -20,7 +20,7 @@ import shutil
 from ..effects import leaves_nothing
 from ..errors import VTorqueError
 from ..system.files import make_directory
-from ..system.process_id import ProcessId
+from ..system.process.process_id import ProcessId
 from . import login_fifos
 from .layout import RUN_DIR
 

@@ -12,7 +12,7 @@ from ..effects import leaves_nothing
 from ..errors import SiteFault
 from ..time_budget import POOL_PROBE_S
 from .clock import Deadline
-from .processes import ProcessHandle
+from .process.processes import ProcessHandle
 
 
 @leaves_nothing

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..effects import leaves_nothing
 from ..frozen import frozen
-from ..guest_networks import ADDRESSES, CHOSEN
+from ..site_lists.guest_networks import ADDRESSES, CHOSEN
 from . import pci
 from .form import number_field, part_field, text_field
 

@@ -9,7 +9,7 @@ import dataclasses
 
 from ..effects import leaves_nothing
 from ..frozen import frozen
-from ..guest_networks import ADDRESSES
+from ..site_lists.guest_networks import ADDRESSES
 from . import pci
 from .form import number_field, part_field, text_field
 from .messages import ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, RDMA_KINDS, USER_NAME

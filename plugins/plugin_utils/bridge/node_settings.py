@@ -9,13 +9,13 @@ import pathlib
 import socket
 import typing as t
 
-from ...module_utils.health_sources import sources_on
 from ...module_utils.job.batch.registry import open_guest
 from ...module_utils.job.config import consistency, disk_share, policy_file
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.request.host_expressions import host_matches
-from ...module_utils.mounts import Mount, read_line
 from ...module_utils.node.state.settings import NodeSettings
+from ...module_utils.site_lists.health_sources import sources_on
+from ...module_utils.site_lists.mounts import Mount, read_line
 from ...module_utils.wire.pci import classes_on
 
 LEASES = (

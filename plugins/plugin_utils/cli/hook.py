@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
-from ...module_utils.system import cgroup
-from ...module_utils.system.environment import ROOT_ENVIRONMENT
+from ...module_utils.system.process import cgroup
+from ...module_utils.system.process.environment import ROOT_ENVIRONMENT
 from ..faststart import mark
 from ..faststart.spawn import EarlyProgram, begin
 

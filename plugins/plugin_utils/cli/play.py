@@ -24,7 +24,7 @@ import sys
 import typing as t
 
 from ...module_utils.job.hooks.play_call import HOOK, PLAIN
-from ...module_utils.system import signals
+from ...module_utils.system.process import signals
 from ..faststart import ansible_internals, node_socket
 from ..faststart.ansible_internals import AnsibleChanged
 

@@ -20,8 +20,8 @@ from ...module_utils.node.pool import images
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.node.warm import wants
 from ...module_utils.state import event_log
-from ...module_utils.system import cgroup, process_limits
 from ...module_utils.system.clock import Deadline
+from ...module_utils.system.process import cgroup, process_limits
 from ...module_utils.text import format_bytes
 from ..bridge.node_settings import read_settings
 from .output import messages

@@ -26,10 +26,11 @@ from ...module_utils.errors import SiteFault, UserFault, VTorqueError
 from ...module_utils.job.batch.api import BatchJob, PastJob, UnknownJob
 from ...module_utils.job.batch.registry import find_past_job, open_batch
 from ...module_utils.job.config import consistency, parameters, policy_file
-from ...module_utils.job.records import archive, delivery, retention, transfer_format
-from ...module_utils.job.records.archive import NeverTaken
+from ...module_utils.job.records import retention
+from ...module_utils.job.records.handover import archive, delivery, transfer_format
+from ...module_utils.job.records.handover.archive import NeverTaken
 from ...module_utils.state import event_log, layout
-from ...module_utils.system import process_limits
+from ...module_utils.system.process import process_limits
 from ...module_utils.text import printable
 from ..node_agent.authorize import check_host
 from .output import messages

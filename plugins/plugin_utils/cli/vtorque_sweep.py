@@ -18,9 +18,9 @@ from ...module_utils.node import sweep
 from ...module_utils.state import event_log
 from ...module_utils.system.clock import Deadline
 from ...module_utils.text import printable
-from ..bridge import node_sweep
 from ..bridge.node_settings import host_name
-from ..bridge.node_sweep import Report
+from ..bridge.upkeep import node_sweep
+from ..bridge.upkeep.node_sweep import Report
 from .output import messages
 from .output.json_output import add_json, tell
 

@@ -26,7 +26,7 @@ from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
-from ...module_utils.system.processes import ProcessHandle
+from ...module_utils.system.process.processes import ProcessHandle
 from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S, EARLY_PLAN_S
 from ...module_utils.wire import form
 from . import mark, node_socket

@@ -13,7 +13,8 @@ import typing as t
 
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.job.hooks.ansible_process import Player
-from ...module_utils.system import files, supervised
+from ...module_utils.system import files
+from ...module_utils.system.process import supervised
 
 
 class PreloadedPlayer(Player):

@@ -33,7 +33,7 @@ class EarlyProgram:
     def wait(self, timeout_s: float) -> int | None:
         """Its exit status, negative for a signal; None: it is still at work, or somebody else has waited for it."""
         try:
-            # by hand, because `system/processes.py` would load the enums of `signal` before the program is started
+            # by hand, because `processes.ProcessHandle` would load the enums of `signal` before the program is started
             handle = os.pidfd_open(self._pid)
         except ProcessLookupError:
             return None

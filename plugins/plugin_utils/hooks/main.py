@@ -23,7 +23,7 @@ from ...module_utils.job.batch.hook_call import HookCall, HookEnd, Role, hook_be
 from ...module_utils.job.batch.registry import launchers_system, open_hooks
 from ...module_utils.job.hooks.start import Places
 from ...module_utils.state import event_log
-from ...module_utils.system import signals as ending
+from ...module_utils.system.process import signals as ending
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SYSLOG_S
 from ..faststart import mark
@@ -88,7 +88,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
     from ...module_utils.job.hooks import epilogue  # which a prologue does without
 
     if call.role == Role.END_FIRST:
-        from ..bridge import leftover_processes  # as above: the epilogue's alone
+        from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
 
         try:
             epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)

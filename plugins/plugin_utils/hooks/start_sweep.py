@@ -15,8 +15,8 @@ from ...module_utils.node.state import start_lock
 from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state.layout import RUN_DIR, STATE_DIR
-from ...module_utils.system import supervised
-from ...module_utils.system.environment import ROOT_ENVIRONMENT
+from ...module_utils.system.process import supervised
+from ...module_utils.system.process.environment import ROOT_ENVIRONMENT
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
 

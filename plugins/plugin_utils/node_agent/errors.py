@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ...module_utils.errors import CANCELLED, VTorqueError
-from ...module_utils.system import signals
+from ...module_utils.system.process import signals
 
 ANSWERED = (Exception, signals.Terminated)
 """Whatever it is, the caller gets an answer."""

@@ -18,7 +18,7 @@ import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.node.lifecycle import handover
-from ...module_utils.system import process_limits, signals
+from ...module_utils.system.process import process_limits, signals
 from ...module_utils.wire.messages import JobMap
 from ..bridge import exclusive_note
 from ..bridge.node_settings import LoadPolicy, host_name, policy_loader, settings_of
@@ -62,7 +62,7 @@ def main() -> int:
             if joined["ok"]:
                 _note_neighbours(line, load)
     if answer["ok"] and sys.argv[1:2] == [END_LEFT]:
-        from ..bridge import leftover_processes  # 4 ms that only the end of a job pays
+        from ..bridge.upkeep import leftover_processes  # 4 ms that only the end of a job pays
 
         leftover_processes.end_left_of_sister(sys.argv[2:], load, host_name())
     return 0

@@ -15,10 +15,11 @@ from ...module_utils.wire import node_topology
 from ...module_utils.wire.form import from_dict, to_dict
 from ...module_utils.wire.health_report import request_from_dict
 from ...module_utils.wire.moves import Arrival, Evacuation, Stream
-from ..bridge import examine, suspension
+from ..bridge import suspension
 from ..bridge.checkpoints.node_steps import take_step
 from ..bridge.moves import evacuate, forward
 from ..bridge.node_settings import host_name, read_settings, read_usable_configuration
+from ..bridge.upkeep import examine
 from . import move_requests
 from .authorize import check_host
 from .protocol import make_answer

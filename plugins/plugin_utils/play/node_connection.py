@@ -21,8 +21,8 @@ from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.system.clock import Deadline
-from ...module_utils.system.environment import ROOT_ENVIRONMENT
-from ...module_utils.system.process_limits import WORDS, WORDS_BYTES, leash
+from ...module_utils.system.process.environment import ROOT_ENVIRONMENT
+from ...module_utils.system.process.process_limits import WORDS, WORDS_BYTES, leash
 from ...module_utils.time_budget import NODE_CALL_END_S
 
 LIMIT = (1 << 20) + 1

@@ -13,7 +13,8 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.guest_kinds import kind_of
 from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.state import layout, records
-from ...module_utils.system import files, process_id
+from ...module_utils.system import files
+from ...module_utils.system.process import process_id
 from ...module_utils.wire.messages import GuestSpec
 from ...module_utils.wire.node_answers import GuestFacts
 from .action_base import JobPlace

@@ -9,7 +9,7 @@ import os
 import pwd
 
 from ...module_utils.errors import UserFault, VTorqueError
-from ...module_utils.system.environment import LOGIN_ENVIRONMENT
+from ...module_utils.system.process.environment import LOGIN_ENVIRONMENT
 from ...module_utils.text import printable
 
 

@@ -14,7 +14,7 @@ from ...module_utils.job.doctor.node_checks import last_words, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.moves import Evacuation, Evacuee
-from ..bridge.examine import INSTALL, PROGRAM, WAY_IN, call
+from ..bridge.upkeep.examine import INSTALL, PROGRAM, WAY_IN, call
 
 LOOK_S, MOVES_S = 120.0, 86_400.0
 """Seconds for the answer of a node that says what it would do, and of one that does it: each move has its own bound."""

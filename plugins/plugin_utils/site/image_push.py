@@ -20,7 +20,7 @@ from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.messages import VERSION, ImageOrder
-from ..bridge.examine import PROGRAM, WAY_IN, call
+from ..bridge.upkeep.examine import PROGRAM, WAY_IN, call
 
 AT_ONCE = 32
 LOOK_S = 5.0

@@ -16,8 +16,8 @@ from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.node_topology import NodeTopology, TopologyRequest, topology_from_dict
-from ..bridge import examine
 from ..bridge.node_settings import host_name
+from ..bridge.upkeep import examine
 
 ANSWER_S = 20.0
 """Seconds that a node has, once it is reached: libvirt is asked, and each listed device."""

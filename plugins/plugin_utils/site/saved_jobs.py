@@ -17,7 +17,7 @@ from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import SavedRequest
 from ...module_utils.wire.node_answers import SavedStart
-from ..bridge.examine import AT_ONCE, INSTALL, PROGRAM, WAY_IN, call
+from ..bridge.upkeep.examine import AT_ONCE, INSTALL, PROGRAM, WAY_IN, call
 
 Answer = dict[str, t.Any]
 

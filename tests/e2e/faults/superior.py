@@ -24,7 +24,7 @@ WALKED = (
     "module_utils.state.layout", "module_utils.state.records", "module_utils.state.shell_link",
     "module_utils.state.shell_message",
     "module_utils.system.acl", "module_utils.system.clock", "module_utils.system.files",
-    "module_utils.system.process_id",
+    "module_utils.system.process.process_id",
     "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.play.start_files",
     "plugin_utils.play.shell_access", "plugin_utils.faststart.early_login", "plugin_utils.play.node_connection",
     "action.job_plan", "action.job_guests", "action.job_record",

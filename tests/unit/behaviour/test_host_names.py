@@ -22,7 +22,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import join
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages, node_answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding, Report
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import examine, node_settings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import examine
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 

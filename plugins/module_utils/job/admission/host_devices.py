@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ... import guest_networks
 from ...errors import UserFault
 from ...guest_kinds import kind_of
+from ...site_lists import guest_networks
 from ...text import format_mib
 from ...wire import pci
 from ...wire.pci import DeviceWish

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ... import guest_saving
+from ...eligibility import guest_saving
 from ...frozen import frozen
 from ...guest_kinds import OSV, OSV_BASE, kind_of
 from ..config.batch_systems import facts_of

@@ -10,10 +10,10 @@ import os
 import types
 import typing as t
 
-from ... import guest_saving, warm_reasons
+from ...eligibility import guest_saving, warm_reasons
+from ...eligibility.warm_reasons import describe_warm_start
 from ...errors import UserFault
 from ...frozen import frozen
-from ...warm_reasons import describe_warm_start
 from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file

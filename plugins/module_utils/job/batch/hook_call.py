@@ -13,7 +13,7 @@ import typing as t
 
 from ...effects import leaves_nothing
 from ...frozen import frozen
-from ...system.process_id import ProcessId
+from ...system.process.process_id import ProcessId
 from ...time_budget import HOOK_RESERVE_S
 
 

@@ -13,7 +13,7 @@ from ...frozen import frozen
 from ...wire.messages import JOB_ID
 
 if t.TYPE_CHECKING:
-    from ...system.process_id import ProcessId
+    from ...system.process.process_id import ProcessId
 
 
 @frozen

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ... import guest_networks, health_sources
 from ...effects import leaves_nothing
-from ...mounts import read_line
+from ...site_lists import guest_networks, health_sources
+from ...site_lists.mounts import read_line
 from ...state import event_log
 from ...text import format_mib
 from ..request.keys import FORMER_HYPERVISOR

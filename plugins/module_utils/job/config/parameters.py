@@ -12,9 +12,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ... import guest_networks, health_sources
-from ... import mounts as mounts_of_guests
 from ...frozen import frozen
+from ...site_lists import guest_networks, health_sources
+from ...site_lists import mounts as mounts_of_guests
 from ...state import event_log
 from ...wire import pci
 from ...wire.messages import ADDRESS, RDMA_KINDS

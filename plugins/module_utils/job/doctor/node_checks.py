@@ -14,8 +14,8 @@ import subprocess
 import typing as t
 
 from ...errors import SiteFault, VTorqueError
-from ...system.environment import TOOL_ENVIRONMENT
-from ...system.process_limits import WORDS, WORDS_BYTES, leash
+from ...system.process.environment import TOOL_ENVIRONMENT
+from ...system.process.process_limits import WORDS, WORDS_BYTES, leash
 from ...time_budget import EPILOGUE_REMOVAL_S, HOOK_RESERVE_S
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ...wire.ssh_options import root_arguments

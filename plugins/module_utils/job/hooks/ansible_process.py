@@ -12,8 +12,9 @@ import shutil
 import typing as t
 
 from ...effects import leaves_nothing
-from ...system import files, supervised
-from ...system.environment import ROOT_ENVIRONMENT
+from ...system import files
+from ...system.process import supervised
+from ...system.process.environment import ROOT_ENVIRONMENT
 from .play_call import HOOK, PLAIN
 
 SETTINGS = "ansible.cfg"

@@ -16,7 +16,7 @@ from ... import installed
 from ...errors import VTorqueError
 from ...state import delivery_queue, event_log, layout, login_fifos, shell_link
 from ...system import clock, files
-from ...system.environment import ROOT_ENVIRONMENT
+from ...system.process.environment import ROOT_ENVIRONMENT
 from ...text import printable
 from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
@@ -29,7 +29,8 @@ from ..batch.vm_job import vm_job_of
 from ..config import policy_file
 from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
-from ..records import delivery, transfer_format, writer
+from ..records import writer
+from ..records.handover import delivery, transfer_format
 from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
 from ..request.value_types import written
@@ -48,7 +49,7 @@ LEFT_LENGTH = 2000
 
 
 EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
-"""Ends what the job left on this node itself (`plugin_utils/bridge/leftover_processes.py`)."""
+"""Ends what the job left on this node itself (`plugin_utils/bridge/upkeep/leftover_processes.py`)."""
 END_LEFT = "--end-left"
 """Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
 

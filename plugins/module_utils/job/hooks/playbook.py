@@ -18,7 +18,8 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError, error_from_dict
 from ...rendering import templates
 from ...state import event_log, layout
-from ...system import files, fileserver_probe, process_id, supervised
+from ...system import files, fileserver_probe
+from ...system.process import process_id, supervised
 from ...time_budget import (
     EARLY_SSH_END_S,
     HOOK_END_S,

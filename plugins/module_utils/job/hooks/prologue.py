@@ -17,7 +17,7 @@ from ...state import event_log, layout, login_fifos, shell_link, shell_message
 from ...state.records import RefusalRecord
 from ...system import clock, files
 from ...system.clock import Deadline
-from ...system.process_id import ProcessId
+from ...system.process.process_id import ProcessId
 from ...text import printable
 from ...time_budget import VERDICT_CALL_S
 from ..batch import job_snapshot, mother_superior

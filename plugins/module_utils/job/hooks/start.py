@@ -13,7 +13,8 @@ import typing as t
 from ...errors import NodeFault, VTorqueError, broken_disk
 from ...frozen import frozen
 from ...state import layout
-from ...system import acl, files, supervised
+from ...system import acl, files
+from ...system.process import supervised
 
 if t.TYPE_CHECKING:
     from ..batch.api import BatchJob

@@ -9,7 +9,7 @@ import os
 import typing as t
 
 from ...errors import SiteFault, UserFault
-from ...system import supervised
+from ...system.process import supervised
 from ...time_budget import USER_FILE_READ_S
 from ...wire.messages import Owner
 from ..batch.shared import owner_process

@@ -21,8 +21,9 @@ from ...effects import leaves_nothing
 from ...errors import UserFault, VTorqueError, error_from_dict
 from ...frozen import frozen
 from ...state import layout
-from ...system import clock, files, supervised
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system import clock, files
+from ...system.process import supervised
+from ...system.process.environment import TOOL_ENVIRONMENT
 from ...text import printable
 from ...time_budget import USER_SCRIPT_LEAST_S
 from ..batch.api import BatchJob

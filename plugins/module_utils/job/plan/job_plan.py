@@ -16,8 +16,8 @@ import json
 import re
 import typing as t
 
-from ... import guest_saving
 from ...effects import leaves_nothing
+from ...eligibility import guest_saving
 from ...frozen import frozen
 from ...state.layout import job_key
 from ...wire.form import FormError, from_dict, to_dict

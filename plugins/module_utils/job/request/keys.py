@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...frozen import frozen
 from ...guest_kinds import DISTROS
-from ...guest_networks import NAME
+from ...site_lists.guest_networks import NAME
 from ...wire.messages import FS_TYPES, HUGEPAGES, IMAGE_NAME, NUMA
 from .value_types import (
     Kind,

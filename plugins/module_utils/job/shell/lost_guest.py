@@ -15,7 +15,7 @@ from ...slow_libraries import load_library
 from ...state import layout
 from ...state.records import LostRecord
 from ...system import files
-from ...system.processes import ProcessHandle
+from ...system.process.processes import ProcessHandle
 
 CONSOLE_LIMIT = 900
 """Characters of the console's last lines that are shown; the record keeps more."""

@@ -12,7 +12,7 @@ import typing as t
 
 from ...state import layout
 from ...state.records import ReadyGuest, ReadyRecord
-from ...system.environment import USER_TOOL_ENVIRONMENT
+from ...system.process.environment import USER_TOOL_ENVIRONMENT
 from ...wire.ssh_options import GUEST_LOGIN, X11, option_arguments
 
 SSH = "/usr/bin/ssh"

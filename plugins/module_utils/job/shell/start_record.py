@@ -12,8 +12,9 @@ import pwd
 from ...errors import VTorqueError
 from ...state import layout
 from ...state.records import ReadyRecord, RefusalRecord
-from ...system import files, process_id
-from ...system.process_id import ProcessId
+from ...system import files
+from ...system.process import process_id
+from ...system.process.process_id import ProcessId
 from ..batch.own_job import OwnJob
 
 

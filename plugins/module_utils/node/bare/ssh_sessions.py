@@ -16,7 +16,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...system.clock import Deadline
-from ...system.processes import ProcessHandle, wait_all
+from ...system.process.processes import ProcessHandle, wait_all
 from ...time_budget import SESSION_END_S, SESSION_KILLED_S
 
 PROC = pathlib.Path("/proc")

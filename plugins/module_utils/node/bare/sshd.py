@@ -13,7 +13,7 @@ import subprocess
 
 from ...errors import NodeFault, SiteFault
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import SSHD_GREETING_S, SSHD_SETTINGS_S
 from ...wire.messages import PUBLIC_KEY
 from ...wire.node_answers import BareHost

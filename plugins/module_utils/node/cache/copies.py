@@ -27,7 +27,7 @@ import typing as t
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
 from ...system import files as files_module
-from ...system import process_id
+from ...system.process import process_id
 from ...text import format_bytes
 from ..pool.images import PART, Image
 from .overlay_bases import bases

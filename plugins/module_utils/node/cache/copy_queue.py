@@ -29,7 +29,7 @@ from ...frozen import frozen
 from ...slow_libraries import load_library
 from ...system import files
 from ...system.clock import Deadline
-from ...system.environment import ROOT_ENVIRONMENT
+from ...system.process.environment import ROOT_ENVIRONMENT
 from ...text import format_bytes
 from ...wire.messages import FS_TYPES, IMAGE_NAME
 from ..pool.images import Image, unreadable

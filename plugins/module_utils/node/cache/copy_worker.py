@@ -14,7 +14,8 @@ import typing as t
 
 from ...errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, broken_disk
 from ...state.event_log import WARNING, Log
-from ...system import files, process_id
+from ...system import files
+from ...system.process import process_id
 from ..pool import images
 from ..state.settings import NodeSettings
 from . import copy_queue, verified

@@ -9,8 +9,8 @@ import contextlib
 import typing as t
 
 from ...errors import NodeFault, SiteFault, VTorqueError
-from ...system import process_id
 from ...system.clock import Deadline
+from ...system.process import process_id
 from ..pool import images
 from ..pool.disk_check import inspect
 from ..state.settings import NodeSettings

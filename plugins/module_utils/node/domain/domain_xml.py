@@ -9,8 +9,8 @@ import pathlib
 import typing as t
 import xml.etree.ElementTree as ET
 
-from ... import guest_saving
 from ...effects import leaves_nothing
+from ...eligibility import guest_saving
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...guest_kinds import SLG

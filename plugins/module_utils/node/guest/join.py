@@ -10,8 +10,8 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...guest_kinds import KINDS
-from ...guest_networks import read_addresses
 from ...rendering.templates import render
+from ...site_lists.guest_networks import read_addresses
 from ...system.clock import Deadline
 from ...system.files import read_json
 from ...wire.form import from_dict
@@ -22,8 +22,8 @@ from ..network.host_names import further_names_by, names_by
 from ..state import saved_memory
 from ..state.guest_file import GuestFile, read_guest_file
 from ..state.settings import NodeSettings
-from . import osv_console
 from .agent import Channel, Done, order_all
+from .osv import osv_console
 
 TEMPLATE = "guest/join.sh.j2"
 TOLD = "told"

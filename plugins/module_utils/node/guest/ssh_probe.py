@@ -22,7 +22,7 @@ import subprocess
 import typing as t
 
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system.process.environment import TOOL_ENVIRONMENT
 from ...wire.ssh_options import GUEST_PROBE, option_arguments
 from .console import plain
 

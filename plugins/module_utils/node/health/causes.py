@@ -16,7 +16,7 @@ import typing as t
 from ...errors import NodeFault, VTorqueError
 from ...system import files
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S
 from ..cache import disk_space
 from ..devices import host_devices

@@ -18,7 +18,7 @@ import stat
 import typing as t
 
 from ...errors import SiteFault
-from ...health_sources import HealthSource
+from ...site_lists.health_sources import HealthSource
 
 FILES = 256
 """Files of one source that are read."""

@@ -19,10 +19,10 @@ import time
 import typing as t
 
 from ...errors import SiteFault, VTorqueError
-from ...health_sources import COUNTER, PROGRAM, HealthSource
+from ...site_lists.health_sources import COUNTER, PROGRAM, HealthSource
 from ...system import files
 from ...system.clock import Deadline
-from ...system.site_program import run_site_program
+from ...system.process.site_program import run_site_program
 from ...text import printable
 from ...wire.health_report import BAD, NONE, WARN, Finding
 from ..state import start_lock

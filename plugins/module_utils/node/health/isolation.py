@@ -11,7 +11,7 @@ import re
 import typing as t
 
 from ...errors import SiteFault
-from ...system import prctl
+from ...system.process import prctl
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
 from ..state.settings import NodeSettings
 from ..system import side_channels

@@ -15,7 +15,8 @@ import pathlib
 import typing as t
 
 from ...errors import VTorqueError
-from ...system import files, process_id
+from ...system import files
+from ...system.process import process_id
 from ..network.addresses import SYS_NET
 from ..state.settings import NodeSettings
 from ..system import cpus

@@ -18,9 +18,9 @@ from ...errors import VTorqueError
 from ...frozen import frozen
 from ...state import event_log
 from ...state.layout import job_key
-from ...system import signals
 from ...system.clock import Deadline
-from ...system.process_id import ProcessId
+from ...system.process import signals
+from ...system.process.process_id import ProcessId
 from ...wire import lines
 from ...wire.form import to_dict
 from ...wire.messages import NodePart

@@ -14,8 +14,8 @@ import time
 import typing as t
 
 from ...errors import VTorqueError, error_from_dict
-from ...system import signals
 from ...system.clock import Deadline
+from ...system.process import signals
 from ...time_budget import CANCEL_UNDO_S, WORKER_ANSWER_S
 from ...wire.form import from_dict
 from ...wire.messages import NodePart

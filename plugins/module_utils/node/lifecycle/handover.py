@@ -13,7 +13,7 @@ import contextlib
 import os
 
 from ...system.clock import Deadline
-from ...system.processes import OwnedDescriptor
+from ...system.process.processes import OwnedDescriptor
 from ...time_budget import JOB_MAP_S
 from ..guest import join
 from ..state.settings import NodeSettings

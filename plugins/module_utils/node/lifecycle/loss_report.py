@@ -13,9 +13,9 @@ import typing as t
 
 from ...state import event_log
 from ...system.clock import Deadline
-from ...system.environment import ROOT_ENVIRONMENT
-from ...system.process_limits import WORDS, leash
-from ...system.processes import ProcessHandle
+from ...system.process.environment import ROOT_ENVIRONMENT
+from ...system.process.process_limits import WORDS, leash
+from ...system.process.processes import ProcessHandle
 from ...text import printable
 from ...wire.form import to_dict
 from ...wire.messages import LostGuest

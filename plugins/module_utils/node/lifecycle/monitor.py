@@ -22,7 +22,7 @@ from ...errors import VTorqueError
 from ...state import event_log, records, shell_message
 from ...state.layout import job_key
 from ...state.records import LostRecord
-from ...system.signals import Noted
+from ...system.process.signals import Noted
 from ...text import printable
 from ...wire.messages import VERSION, LostGuest
 from ..domain.connection import Domains

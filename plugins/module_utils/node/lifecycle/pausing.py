@@ -23,8 +23,8 @@ from ...errors import VTorqueError
 from ...state import event_log, login_fifos, shell_message
 from ...state.layout import job_key
 from ...system.clock import Deadline
-from ...system.environment import ROOT_ENVIRONMENT
-from ...system.processes import open_process
+from ...system.process.environment import ROOT_ENVIRONMENT
+from ...system.process.processes import open_process
 from ...wire.messages import NodePart
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent

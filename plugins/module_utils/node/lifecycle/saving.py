@@ -17,8 +17,8 @@ import shutil
 import threading
 import typing as t
 
+from ...eligibility.guest_saving import objections_to_saving
 from ...errors import VTorqueError
-from ...guest_saving import objections_to_saving
 from ...state import event_log
 from ...state.layout import job_key
 from ...system.clock import Deadline

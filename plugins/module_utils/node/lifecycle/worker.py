@@ -23,9 +23,10 @@ import typing as t
 
 from ...errors import NodeFault, VTorqueError
 from ...state import event_log, layout
-from ...system import acl, files, fileserver_probe, signals
+from ...system import acl, files, fileserver_probe
 from ...system.clock import Deadline
-from ...system.process_id import ProcessId
+from ...system.process import signals
+from ...system.process.process_id import ProcessId
 from ...time_budget import BUILDER_GRACE_S, BUILDER_LATE_S, LOCK_SHARE_S
 from ...wire import lines
 from ..guest import data_disk, site_scripts

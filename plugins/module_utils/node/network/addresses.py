@@ -27,8 +27,8 @@ from ...frozen import frozen
 from ...slow_libraries import load_library
 from ...system.clock import Deadline
 from ...time_budget import STATIC_MAP_S
+from ...unquoted import QUOTE_MAC, number_for_mac
 from ...wire.messages import MAC
-from ...wire.unquoted import QUOTE_MAC, number_for_mac
 from ..system import inotify
 from ..system.tool import ask_tool
 from . import iproute, rtnetlink

@@ -13,7 +13,7 @@ import typing as t
 
 from ...errors import NodeFault, SiteFault, UserFault
 from ...frozen import frozen
-from ...guest_networks import Network, read_addresses
+from ...site_lists.guest_networks import Network, read_addresses
 from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...wire.messages import NodePart

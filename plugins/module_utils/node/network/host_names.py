@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ...guest_networks import read_addresses
+from ...site_lists.guest_networks import read_addresses
 from ...wire.messages import JobHost
 
 

@@ -18,7 +18,7 @@ import subprocess
 import typing as t
 
 from ...errors import NodeFault
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import PACKET_FILTER_S
 from ..state.settings import NodeSettings
 from .reachable import Reach

@@ -20,10 +20,10 @@ import typing as t
 
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...frozen import frozen
-from ...guest_networks import Network
+from ...site_lists.guest_networks import Network
 from ...system import files
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S, SERVER_NAMES_S
 from ..state.directories import entries
 from ..state.settings import NodeSettings

@@ -15,8 +15,9 @@ import re
 import typing as t
 
 from ...errors import VTorqueError
-from ...system import files, process_id
+from ...system import files
 from ...system.clock import Deadline
+from ...system.process import process_id
 from ..state import slots
 from ..state.directories import entries
 from ..state.settings import NodeSettings

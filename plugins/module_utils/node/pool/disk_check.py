@@ -16,8 +16,8 @@ import typing as t
 
 from ...errors import ImageFault, NodeFault, VTorqueError
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT
-from ...system.process_limits import leash
+from ...system.process.environment import TOOL_ENVIRONMENT
+from ...system.process.process_limits import leash
 from .disk_format import DiskHeader, read_header
 from .images import NOT_THERE, Image, unreadable
 

@@ -18,7 +18,7 @@ from ...errors import NodeFault, VTorqueError
 from ...frozen import frozen
 from ...state.layout import job_key, start_of
 from ...system.clock import Deadline
-from ...system.processes import ProcessHandle, open_process, wait_all
+from ...system.process.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
 from ...time_budget import KILLED_END_S
 from ..devices import leases, shared_region

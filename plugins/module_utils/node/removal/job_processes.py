@@ -20,8 +20,8 @@ import typing as t
 
 from ...frozen import frozen
 from ...system.clock import Deadline
-from ...system.process_id import ProcessId
-from ...system.processes import ProcessHandle, open_process, wait_all
+from ...system.process.process_id import ProcessId
+from ...system.process.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
 from ...time_budget import LEFT_PROCESSES_GRACE_S, LEFT_PROCESSES_ROUND_S
 

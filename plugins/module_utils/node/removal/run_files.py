@@ -17,7 +17,7 @@ from ...errors import VTorqueError
 from ...state import shell_link
 from ...system import files
 from ...system.clock import Deadline
-from ...system.process_id import ProcessId
+from ...system.process.process_id import ProcessId
 from ...time_budget import BARE_KEYS_S
 from ..bare.loading import load_bare_host
 from ..state.directories import GONE, entries

@@ -10,7 +10,8 @@ import pathlib
 import time
 
 from ...errors import VTorqueError
-from ...system import files, process_id
+from ...system import files
+from ...system.process import process_id
 
 VERSION = 1
 

@@ -12,7 +12,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...rendering.templates import json_as_yaml
-from ...wire.unquoted import QUOTE_MAC, number_for_mac
+from ...unquoted import QUOTE_MAC, number_for_mac
 from .user_data import check_header
 
 HEADER = "#cloud-config\n"

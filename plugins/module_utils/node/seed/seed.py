@@ -17,9 +17,9 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...guest_kinds import OSV_LAUNCHER, SLG, kind_of
-from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
 from ...rendering.templates import render as render_template
+from ...site_lists.mounts import Mount
 from ...slow_libraries import load_library
 from ...wire.messages import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
 from ..network.cards import Card

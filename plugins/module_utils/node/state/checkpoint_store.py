@@ -31,7 +31,7 @@ from ...errors import CheckpointFault, SiteFault, VTorqueError
 from ...state.layout import job_key, start_of
 from ...system import files
 from ...system.clock import Deadline
-from ...system.environment import ROOT_ENVIRONMENT
+from ...system.process.environment import ROOT_ENVIRONMENT
 from . import saved_memory
 from .directories import entries
 

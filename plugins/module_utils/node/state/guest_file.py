@@ -26,7 +26,7 @@ class GuestFile:
 
     Attributes:
         spec_digest: of all that the guest is made of.
-        boot_id: the boot of the node in which it was made (`system.process_id.boot_id`); "": it does not say.
+        boot_id: the boot of the node in which it was made (`system.process.process_id.boot_id`); "": it does not say.
         kind: of `guest_kinds.KINDS`.
         ram_mib: its memory; 0: it does not say.
         region_mib: of the region that it shares, on the first guest of its start on the node alone: there is one.

@@ -11,10 +11,10 @@ import re
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
-from ...guest_networks import MOST, Network
-from ...health_sources import HealthSource
-from ...mounts import Mount
 from ...rendering.templates import SITE_DIR
+from ...site_lists.guest_networks import MOST, Network
+from ...site_lists.health_sources import HealthSource
+from ...site_lists.mounts import Mount
 from ...state.event_log import LogSettings
 from ...state.layout import RUN_DIR, STATE_DIR, job_key
 from ...wire.pci import PciClass

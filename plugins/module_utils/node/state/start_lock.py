@@ -18,8 +18,8 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...slow_libraries import load_library
 from ...system.clock import Deadline
-from ...system.process_id import ProcessId
-from ...system.processes import is_process, open_process
+from ...system.process.process_id import ProcessId
+from ...system.process.processes import is_process, open_process
 from ...time_budget import LOCK_HOLDER_END_S
 from ..system import inotify
 from .pause_order import pause_order, take_back
@@ -44,7 +44,7 @@ class StartOver(VTorqueError):
 class Lock:
     """A lock's file, open: whoever is forked from us holds the lock with us, and it ends with the last of us.
 
-    Its first line names the holder (`system.process_id.ProcessId`), its second what they took away before they let go.
+    Its first line names the holder (a `process_id.ProcessId`), its second what they took away before they let go.
     """
 
     def __init__(self, path: pathlib.Path) -> None:

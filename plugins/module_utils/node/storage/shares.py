@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
-from ...mounts import Mount, inside, of_the_system
+from ...site_lists.mounts import Mount, inside, of_the_system
 from ...wire.messages import Owner
 from ..state.settings import NodeSettings
 

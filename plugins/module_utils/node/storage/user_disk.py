@@ -21,9 +21,9 @@ import typing as t
 
 from ...errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, error_from_dict
 from ...frozen import frozen
-from ...system import signals
 from ...system.clock import Deadline
-from ...system.environment import USER_TOOL_ENVIRONMENT
+from ...system.process import signals
+from ...system.process.environment import USER_TOOL_ENVIRONMENT
 from ...text import printable
 from ...time_budget import DISK_SERVER_START_S
 from ...wire.messages import Owner

@@ -26,9 +26,9 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import NodeFault, SiteFault, VTorqueError
 from ...system import files as files_module
-from ...system import prctl, signals
 from ...system.clock import Deadline
-from ...system.environment import TOOL_ENVIRONMENT, USER_TOOL_ENVIRONMENT
+from ...system.process import prctl, signals
+from ...system.process.environment import TOOL_ENVIRONMENT, USER_TOOL_ENVIRONMENT
 from ...time_budget import VIRTIOFSD_START_S
 from ...wire.messages import Owner
 from ..state.settings import NodeSettings

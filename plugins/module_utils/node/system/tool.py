@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import typing as t
 
-from ...system.environment import TOOL_ENVIRONMENT
+from ...system.process.environment import TOOL_ENVIRONMENT
 
 
 def ask_tool(command: t.Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:

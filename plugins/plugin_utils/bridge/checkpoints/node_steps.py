@@ -8,8 +8,8 @@ from __future__ import annotations
 import shutil
 import time
 
+from ....module_utils.eligibility.guest_saving import objections_to_saving
 from ....module_utils.errors import VTorqueError
-from ....module_utils.guest_saving import objections_to_saving
 from ....module_utils.node.domain.connection import Domains
 from ....module_utils.node.domain.domain_xml import memory_bytes, unsavable_parts
 from ....module_utils.node.guest.join import guests_of

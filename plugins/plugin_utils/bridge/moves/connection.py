@@ -16,7 +16,7 @@ import typing as t
 from ....module_utils.errors import VTorqueError, error_from_dict
 from ....module_utils.system import relay
 from ....module_utils.system.clock import Deadline
-from ....module_utils.system.environment import ROOT_ENVIRONMENT
+from ....module_utils.system.process.environment import ROOT_ENVIRONMENT
 from ....module_utils.text import printable
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.moves import FILES, Stream

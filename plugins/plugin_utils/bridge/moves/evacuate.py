@@ -24,7 +24,7 @@ from ....module_utils.node.state.directories import entries, guest_directories
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.state.layout import start_of
 from ....module_utils.system.clock import Deadline
-from ....module_utils.system.environment import ROOT_ENVIRONMENT
+from ....module_utils.system.process.environment import ROOT_ENVIRONMENT
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import NodePart
 from ....module_utils.wire.moves import Evacuation, Evacuee

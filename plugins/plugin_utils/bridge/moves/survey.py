@@ -9,9 +9,7 @@ import dataclasses
 import pathlib
 import typing as t
 
-from ....module_utils.errors import SiteFault, VTorqueError
-from ....module_utils.guest_kinds import kind_of
-from ....module_utils.guest_saving import (
+from ....module_utils.eligibility.guest_saving import (
     BATCH,
     CHECKPOINTS,
     NETWORKS,
@@ -21,6 +19,8 @@ from ....module_utils.guest_saving import (
     UEFI,
     objections_to_move,
 )
+from ....module_utils.errors import SiteFault, VTorqueError
+from ....module_utils.guest_kinds import kind_of
 from ....module_utils.job.batch.api import BatchJob, BatchSystem, UnknownJob
 from ....module_utils.job.batch.host_match import same_host
 from ....module_utils.job.config.batch_systems import facts_of

@@ -16,8 +16,8 @@ from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.request.host_expressions import host_matches
 from ....module_utils.wire.health_report import CHECKS, LONGEST_S, Report
-from ...bridge import examine
 from ...bridge.node_settings import host_name
+from ...bridge.upkeep import examine
 from ...site.compute_nodes import is_compute_node
 from ..output.checks_table import show
 from ..output.json_output import add_json, tell

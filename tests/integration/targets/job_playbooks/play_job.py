@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 
 JOB, START = "4711.head", 1
 HERE = socket.gethostname()

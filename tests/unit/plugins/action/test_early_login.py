@@ -23,7 +23,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_login, early_ssh

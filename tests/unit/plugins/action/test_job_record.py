@@ -15,7 +15,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.action import job_guests, j
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 
 from .task import FACTS, JOB, KEYS, START, Node, act, error, good, make_plan
 

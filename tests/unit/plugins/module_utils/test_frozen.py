@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.frozen import frozen
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 
 
@@ -117,14 +117,15 @@ WAYS = {
         "module_utils.job.hooks.user_file", "module_utils.job.admission.metadata",
     ),
     "epilogue": (
-        "plugin_utils.hooks.main", "module_utils.job.hooks.epilogue", "plugin_utils.bridge.leftover_processes",
+        "plugin_utils.hooks.main", "module_utils.job.hooks.epilogue", "plugin_utils.bridge.upkeep.leftover_processes",
         "plugin_utils.hooks.start_sweep",
     ),
     "vtorque-node": (
         "plugin_utils.node_agent.serve", "module_utils.node.lifecycle.creation.build",
         "module_utils.node.lifecycle.creation.preflight",
         "module_utils.node.lifecycle.creation.pinning",
-        "module_utils.node.guest.osv_probe", "module_utils.node.cache.copy_queue", "module_utils.node.bare.bare_host",
+        "module_utils.node.guest.osv.osv_probe",
+        "module_utils.node.cache.copy_queue", "module_utils.node.bare.bare_host",
         "plugin_utils.bridge.exclusive_note",
     ),
     "playbook": ("action.job_plan", "action.job_guests", "action.job_record", "inventory.pbs_nodefile"),

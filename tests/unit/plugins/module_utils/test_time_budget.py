@@ -20,7 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import playbook
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places, Start
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import supervised
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
 from ansible_collections.mikelangelo.vtorque.tests.texts import time_budget as texts
 from hypothesis import example, given
 from hypothesis import strategies as st

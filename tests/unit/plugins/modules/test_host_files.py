@@ -13,7 +13,7 @@ import subprocess
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import host_files as files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.host import host_files as files
 from ansible_collections.mikelangelo.vtorque.plugins.modules import host_files
 
 from .running import run

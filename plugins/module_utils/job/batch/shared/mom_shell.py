@@ -11,7 +11,7 @@ import typing as t
 
 from ....errors import VTorqueError
 from ....state import shell_link
-from ....system.process_id import ProcessId
+from ....system.process.process_id import ProcessId
 from ..own_job import OwnJob
 from . import tm_launchers
 

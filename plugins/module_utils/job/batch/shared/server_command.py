@@ -13,7 +13,7 @@ import subprocess
 import typing as t
 
 from ....errors import SiteFault
-from ....system.environment import TOOL_ENVIRONMENT
+from ....system.process.environment import TOOL_ENVIRONMENT
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline

@@ -13,7 +13,7 @@ import pathlib
 import re
 import typing as t
 
-from ....system import supervised
+from ....system.process import supervised
 from ..shared import owner_process
 
 if t.TYPE_CHECKING:

@@ -22,7 +22,7 @@ import typing as t
 
 TIMEOUT_S = 20.0
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
-"""As `system/environment.py` has it for tools, which this program cannot import where it runs by itself."""
+"""As `system/process/environment.py` has it for tools, which this program cannot import where it runs by itself."""
 NO_JOB = "99999999"
 """The last number before Torque begins again at 0 (PBS_SEQNUMTOP), which is the first job of a new server."""
 NO_NODE = "nowhere.invalid"

@@ -19,9 +19,10 @@ import typing as t
 
 from ....errors import VTorqueError
 from ....state.layout import job_key
-from ....system import files, process_id
+from ....system import files
 from ....system.clock import Deadline
 from ....system.files import make_directory
+from ....system.process import process_id
 from ....wire.form import to_dict
 from ....wire.messages import GuestSpec
 from ....wire.moves import Arrival

@@ -16,9 +16,9 @@ from ....guest_kinds import kind_of
 from ....slow_libraries import load_library
 from ....state import event_log
 from ....state.layout import job_key
-from ....system import files, process_id
+from ....system import files
 from ....system.clock import Deadline, Timings
-from ....system.files import make_directory
+from ....system.process import process_id
 from ....time_budget import GUESTS_RESERVE_S
 from ....wire.form import to_dict
 from ....wire.messages import GuestSpec, NodePart
@@ -30,7 +30,7 @@ from ...domain.connection import Domains
 from ...domain.domain_xml import render_xml
 from ...guest import user_additions
 from ...guest.console import Console
-from ...guest.osv_probe import OsvProbe
+from ...guest.osv.osv_probe import OsvProbe
 from ...guest.readiness import Awaited, Probe, wait_ready
 from ...guest.ssh_probe import SshProbe, write_known_hosts
 from ...network import addresses, cards, nft_rules, reachable
@@ -254,7 +254,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             checkpoint=part.checkpoint_min >= 0,
         )
         directory = settings.start_dir(part.job_id, part.start) / guest_file.name
-        make_directory(directory)
+        files.make_directory(directory)
         write_guest_file(directory, guest_file)
         guest = Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot)
         guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, spec.rank, key, settings)

@@ -14,9 +14,10 @@ import xml.etree.ElementTree as ET
 
 from ....errors import SiteFault, VTorqueError
 from ....state.layout import job_key
-from ....system import files, process_id
+from ....system import files
 from ....system.clock import Deadline, Timings
 from ....system.files import make_directory
+from ....system.process import process_id
 from ....wire.form import from_dict, to_dict
 from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts

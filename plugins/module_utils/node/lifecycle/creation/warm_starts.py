@@ -10,12 +10,12 @@ import functools
 import pathlib
 import typing as t
 
+from ....eligibility.guest_saving import NETWORKS, PCI, PLAN9, SHARED_MEMORY
+from ....eligibility.warm_reasons import ASKED, CORES, IMAGE, KIND, OWN_IMAGE, QUEUES, RDMA, REASONS, SEEDS, UEFI
 from ....errors import NodeFault, VTorqueError
 from ....guest_kinds import kind_of
-from ....guest_saving import NETWORKS, PCI, PLAN9, SHARED_MEMORY
 from ....system.clock import Deadline
 from ....time_budget import WARM_READY_S
-from ....warm_reasons import ASKED, CORES, IMAGE, KIND, OWN_IMAGE, QUEUES, RDMA, REASONS, SEEDS, UEFI
 from ....wire.messages import NodePart
 from ...cache import disk_space
 from ...domain.connection import Domains

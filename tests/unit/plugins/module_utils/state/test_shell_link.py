@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout, shell_link
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 
 def test_link_of_a_job_that_ends_meanwhile_is_passed_over(

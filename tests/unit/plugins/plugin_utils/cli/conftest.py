@@ -34,8 +34,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records 
     ReadyRecord,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 from .hook_site import Site
 

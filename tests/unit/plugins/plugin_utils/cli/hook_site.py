@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import from_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
 

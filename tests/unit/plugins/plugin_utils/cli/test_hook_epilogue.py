@@ -17,11 +17,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils import install
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     UserFault,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema, transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue, shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 from .hook_site import GONE, JOB_ID, KEY, NODE, READY, USER, Site, nothing_left, readable_by
 

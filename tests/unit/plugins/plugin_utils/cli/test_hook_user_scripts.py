@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import time_budget
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 from .hook_site import JOB_ID, KEY, READY, USER, Site, nothing_left
 

@@ -14,7 +14,7 @@ import typing as t
 from xml.sax.saxutils import escape
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 from .conftest import JOB_ID, JobPlace
 

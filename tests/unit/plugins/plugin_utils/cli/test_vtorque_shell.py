@@ -25,7 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records, shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import RefusalRecord
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 if t.TYPE_CHECKING:
     from .conftest import JobPlace

@@ -18,12 +18,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import mom_files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import delivery, retention
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import retention
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import delivery
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock, files, process_id
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_sweep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock, files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import node_sweep
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_sweep
 
 OURS = "vtorque: bridge: bridge br0: is missing on this node (job 7.head)"

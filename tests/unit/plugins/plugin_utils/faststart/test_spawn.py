@@ -15,7 +15,7 @@ import sys
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, start
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import environment
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import environment
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import mark, spawn
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import signals
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import signals
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, serve
 
 

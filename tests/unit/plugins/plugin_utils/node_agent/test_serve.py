@@ -34,8 +34,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import (
     node_answers,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.update_result import GuestUpdates
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import examine as doctor_call
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import examine as doctor_call
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_node
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import (
     authorize,

@@ -10,7 +10,7 @@ import os
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.shell_access import SHELL, shell_of
 
 

@@ -11,7 +11,7 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_saving
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.eligibility import guest_saving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import numa, vcpu_map
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import resolve as policy_module

@@ -26,7 +26,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks impo
     playbook,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import start as start_module
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, supervised
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
 
 PR_GET_CHILD_SUBREAPER = 37
 """linux/prctl.h"""

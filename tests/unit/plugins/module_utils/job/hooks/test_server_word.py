@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import Player
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.server_word import GivenUp
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import supervised
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
 
 
 def controller(place: pathlib.Path, answer: str) -> Policy:

@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import retention
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.archive import COMING
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.archive import COMING
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.retention import DAY_S, LOOK_S, Retired
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 

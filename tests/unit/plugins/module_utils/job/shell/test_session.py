@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.lost_guest import LostWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest, ReadyRecord
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 GUEST = ReadyGuest(0, "v1-1", "n1", "10.0.0.1")
 RECORD = ReadyRecord("1.th", 1, "alice", ProcessId(1, 1), "boot", (GUEST,), "")

@@ -30,8 +30,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.cop
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.locations import cache_of, limit_bytes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import cgroup, files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import cgroup, process_id
 
 from ..pool.image_pool import MIB, add, find, settings_for, spoil
 

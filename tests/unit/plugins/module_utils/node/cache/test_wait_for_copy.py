@@ -30,8 +30,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import overlay
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory as memory_of_node
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 
 from ..conftest import JOB, Node
 from ..pool import image_pool

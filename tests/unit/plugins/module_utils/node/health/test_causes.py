@@ -10,7 +10,6 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import CAUSES, NodeFault, SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import Capabilities
@@ -18,6 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 
 BOTH = Capabilities({"x86_64": ("kvm", "qemu")})
 GIB = 1 << 30

@@ -11,9 +11,9 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.health_sources import HealthSource
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import counters
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health.counters import Counter
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.health_sources import HealthSource
 
 HOUR = counters.HOUR_S
 NOW = 500_000 * HOUR

@@ -10,10 +10,10 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import health_sources
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import health_sources
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 DAY = 86_400.0

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import isolation
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import prctl
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import prctl
 
 from ..system.test_side_channels import host
 

@@ -15,9 +15,9 @@ import tempfile
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount
 
 if t.TYPE_CHECKING:
     from ..conftest import Node

@@ -20,7 +20,7 @@ import typing as t
 import pytest
 import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import osv_console, osv_probe
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.osv import osv_console, osv_probe
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import read_iso, render, write_iso
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import GuestFile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.osv_rest import Rest

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import login_fifos, shell_link, shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 if t.TYPE_CHECKING:
     from ..conftest import Node

@@ -12,7 +12,6 @@ import stat
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml, usage
@@ -34,6 +33,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
     start_lock,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 from ..placement.pools import Pools

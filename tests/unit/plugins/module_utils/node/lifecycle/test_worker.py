@@ -25,8 +25,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_id
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 
 from .making_steps import STEPS
 

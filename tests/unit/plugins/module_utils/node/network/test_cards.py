@@ -9,7 +9,6 @@ import dataclasses
 import pathlib
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import (
     addresses,
@@ -18,6 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network i
     private,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 
 FAST = guest_networks.read_line("fast bridge bridge=br1 addresses=10.0.0.0/10 mtu=9000")
 STORE = guest_networks.read_line("store bridge bridge=br2 addresses=10.64.0.0/10 confined=no")

@@ -13,7 +13,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import hugepages
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.ledger import Pool
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files, process_id
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_id
 
 from .pools import Pools
 

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import job_processes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.job_processes import Marks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 
 UID = 61000 + os.getpid() % 4000
 JOB = "7.head"

@@ -16,10 +16,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission import metadata
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed import FAMILIES, Seed, render
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial import boot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from hypothesis import given, settings
 from hypothesis import strategies as st

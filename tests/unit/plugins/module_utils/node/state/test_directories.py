@@ -25,7 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import s
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import RUN_DIR, STATE_DIR
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id import ProcessId
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import start_sweep
 

@@ -66,7 +66,7 @@ sys.stdin.read()
 
 def test_holder_that_keeps_the_lock_is_ended_and_quoted(settings: NodeSettings) -> None:
     path = start_lock.start_lock(settings, KEY)
-    process = "ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process_id"
+    process = "ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id"
     program = HOLD.format(lock=start_lock.__name__, process=process)
     with subprocess.Popen(
         [sys.executable, "-c", program, str(path)], env={"PYTHONPATH": ":".join(sys.path)},

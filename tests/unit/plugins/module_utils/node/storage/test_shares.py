@@ -10,9 +10,9 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount, read_line
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.shares import Share, plan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount, read_line
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Owner
 
 OWNER = Owner("alice", 1001, 1001, "alice", "/home/alice", "/bin/sh")

@@ -18,7 +18,6 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
@@ -28,6 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.set
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.serving import Serving
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Group, Owner
 

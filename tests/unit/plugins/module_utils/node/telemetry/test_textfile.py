@@ -11,10 +11,10 @@ import pathlib
 import stat
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.health_sources import HealthSource
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import saved_memory, slots, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.telemetry import node_figures, textfile
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.health_sources import HealthSource
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 from hypothesis import given
 from hypothesis import strategies as st

@@ -12,7 +12,6 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.mounts import Mount
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import (
     DomainSpec,
     differences,
@@ -23,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm import clone_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.save_header import read_header
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount
 
 from .template_node import saved
 

@@ -12,7 +12,6 @@ import pathlib
 import subprocess
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import health_sources
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import occupancy
@@ -20,6 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci import passthrough, usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import health_sources
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import topologies
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, node_topology, pci

@@ -12,7 +12,8 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema, transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.samples import series_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files

@@ -12,7 +12,6 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import yaml
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import agent, join
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
@@ -23,6 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network i
     reachable,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import JobHost, JobMap, KeyPair
 
 if t.TYPE_CHECKING:
