@@ -221,6 +221,10 @@ LIBVIRT_CONNECT_S = 10.0
 """Bounds: a connection to libvirt, within the deadline of the caller.
 Waits: the builder, and a removal.
 Why: a daemon that is started on demand takes a second."""
+LIBVIRT_RETURN_S = 10.0
+"""Bounds: the wait for a libvirt that was lost while guests were starting, within the deadline of the start.
+Waits: the builder.
+Why: a daemon is restarted within seconds, and its guests live on; one that stays away is the node's fault."""
 DISK_SERVER_START_S = 20.0
 """Bounds: the user's way to the file of the job's disk, within the deadline.
 Waits: the builder.
