@@ -375,7 +375,6 @@ RETURN_LOCK_S = 10.0
 """Bounds: the wait of a guest that is saved, or comes back, for the lock of a node's cores or disk.
 Waits: the worker.
 Why: another start takes cores in milliseconds; later it is tried again."""
-
 FIRST_ORDER_S = 10.0
 """Bounds: the answer of a guest to its first order after a warm start.
 Waits: the start of the job, whose guest boots cold then.
