@@ -180,7 +180,8 @@ def _end_of(job: BatchJob, record: JobRecord | None) -> str:
 def _phase_of(record: JobRecord | None) -> str:
     if record is None or not record.phases:
         return ""
-    return list(record.phases)[-1]
+    name = list(record.phases)[-1].partition(".")[0]
+    return {"present": "guests", "absent": "gone"}.get(name, name)
 
 
 def work_of(record: JobRecord) -> str:
