@@ -24,7 +24,7 @@ from ....module_utils.node.state.directories import entries, guest_directories
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.state.layout import start_of
 from ....module_utils.system.clock import Deadline
-from ....module_utils.system.process.environment import ROOT_ENVIRONMENT
+from ....module_utils.system.process.detached import start_detached
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import NodePart
 from ....module_utils.wire.moves import Evacuation, Evacuee
@@ -79,15 +79,7 @@ def begin(policy: Policy, node: str) -> None:
         OSError: the program cannot be called.
     """
     question = json.dumps(to_dict(Evacuation(1, "evacuate", node, False))).encode() + b"\n"
-    process = subprocess.Popen(
-        [f"{policy.prefix_nodes}/bin/vtorque-node"],
-        env=ROOT_ENVIRONMENT,
-        cwd="/",
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = start_detached([f"{policy.prefix_nodes}/bin/vtorque-node"], stdin=subprocess.PIPE)
     with t.cast(t.IO[bytes], process.stdin) as stream:
         stream.write(question)
 

@@ -94,13 +94,7 @@ def check_hooks(
 
 
 def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
-    """Is Slurm set as vTorque needs it?
-
-    Args:
-        batch: is asked.
-        nodes: compute nodes of the site.
-        preface: not used: JSON has none.
-    """
+    """Check that Slurm is set as vTorque needs it; JSON has no preface; see `DoctorAdapter.check_server`."""
     try:
         settings = batch.configuration() if isinstance(batch, Slurm) else {}
     except SiteFault as error:

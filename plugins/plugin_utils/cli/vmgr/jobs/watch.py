@@ -218,14 +218,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Watch jobs until they are gone.
-
-    Args:
-        call: as the parser read it.
-        load: gives the site's policy.
-
-    Returns:
-        The exit status.
+    """Watch jobs until they are gone; see `Subject` of `main.py`.
 
     Raises:
         UserFault: there is no such job, or none at all.

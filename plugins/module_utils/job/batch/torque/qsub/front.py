@@ -256,13 +256,7 @@ class QsubJob:
         return self._handover(self.options.arguments, None)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; see `Asked.submission`.
-
-        Args:
-            request: goes into the job's attribute `x`.
-            need: of the machines, on each node.
-            policy: the site's.
-        """
+        """Return what qsub gets, and what was raised; the request is the attribute `x`; see `Asked.submission`."""
         options, notices = raise_sizes(self.options, read_nodes_asked(self.options, []), need, policy)
         neutral = self.script.neutral if self.script.vm_texts else None
         return self._handover(_ours(options, request, policy), neutral), (*notices, *self._working_directory())
