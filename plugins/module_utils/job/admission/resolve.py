@@ -177,6 +177,7 @@ def parts_in_the_way(
         guest_saving.NO_STORE: policy.checkpoint_dir is None,
         guest_saving.SESSION: policy.suspend_guests == "session",
         guest_saving.BATCH: not facts_of(policy.batch_system).checkpoints,
+        guest_saving.STAYS: not facts_of(policy.batch_system).moves,
     }
     return frozenset(name for name, has in there.items() if has)
 
@@ -199,7 +200,6 @@ def survival_of(
         guest_saving.TERMINAL: interactive,
         guest_saving.BARE_HOSTS: bare,
         guest_saving.NO_SPARES: not policy.spare_nodes,
-        guest_saving.SEVERAL: resolved.figure("vms_per_node") > 1,
         guest_saving.CHECKPOINTS: wants_checkpoints(values, origins),
         guest_saving.PINNED: is_path(values[PINNING])
         or (values[PINNING] is True and origins[PINNING] != SITE_DEFAULT)

@@ -57,7 +57,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         )
     batch = open_batch(policy, front_end=host_matches(policy.regex_fe, os.uname().nodename))
     try:
-        job = batch.job(call.job)
+        job = batch.job(batch.find_id(call.job))
     except UnknownJob:
         if call.verb == "checkpoint" and call.delete:
             return _delete(policy.checkpoint_dir, call.job)
