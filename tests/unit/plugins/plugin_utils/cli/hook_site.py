@@ -9,20 +9,19 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import textwrap
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import records
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import from_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
 
-IMPORT = str(pathlib.Path(records.__file__).parents[6])
+from ....forked import run_forked
+
 JOB_ID = "12[1].th"
 KEY = "12-1.th.3"
 USER = "nobody"
@@ -218,7 +217,6 @@ class Site:
         """
         program = textwrap.dedent(f"""
             import os, pathlib, sys
-            sys.path.insert(0, {IMPORT!r})
             def hear(event, args):
                 if event == "open" and str(args[0]) == {str(self.config)!r} and args[2] & os.O_ACCMODE == os.O_RDONLY:
                     with open({str(self.place / "opened")!r}, "a") as stream:
@@ -241,10 +239,7 @@ class Site:
                 record=(str(place / "bin/record"),), user_script=(str(place / "bin/user_script"),)), program))
         """)
         words = [role, marker, str(os.getpid()), "t1", *torque]
-        return subprocess.run(
-            ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program, *words],
-            capture_output=True, text=True, timeout=300, umask=0o077, check=False,
-        )  # fmt: skip
+        return run_forked(program, *words, launched=True, capture_output=True, text=True, timeout=300, umask=0o077)
 
     def prologue(self, **how: t.Any) -> subprocess.CompletedProcess[str]:
         return self.hook("prologue", JOB_ID, USER, "g", "name", "other=vtorque", "batch", "", SCRIPT, **how)

@@ -11,13 +11,13 @@ import json
 import os
 import pathlib
 import pwd
-import subprocess
-import sys
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
+
+from ....forked import run_forked
 
 ROOT = str(pathlib.Path(vsub.__file__).parents[6])
 HOME = pwd.getpwuid(os.getuid()).pw_dir
@@ -120,9 +120,8 @@ class Site:
 
     def vsub(self, *words: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> Done:
         """Call vsub in the site's directory."""
-        done = subprocess.run(
-            [sys.executable, "-c", DRIVER, str(self.policy), *words],
-            input=stdin, capture_output=True, check=False, cwd=self.here,
+        done = run_forked(
+            DRIVER, str(self.policy), *words, input=stdin, capture_output=True, cwd=self.here,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": ROOT, "LC_ALL": "C.UTF-8", **(environment or {})},
         )  # fmt: skip
         record = self.here / "seen"
