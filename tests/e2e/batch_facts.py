@@ -53,7 +53,7 @@ class Batch:
             bare host of two processors.
         on_each: the command that runs one on every host of a job.
         untold: of Open MPI that is not told to use ssh, the pattern of its words on that, and what it finds: for
-            Torque those of components of ours (mpi/tm.c).
+            Torque those of components of ours (mpi/tm.c), for Slurm its own on the program srun of guests.
         session: command of an interactive job.
         ready: what a terminal shows when that job has its nodes.
         session_id: pattern of a line there with its id.
@@ -178,7 +178,8 @@ SLURM = Batch(
     variables=("SLURM_JOB_ID={}", "SLURM_CLUSTER_NAME=lab", "SLURM_NODEID=0"),
     number="SLURM_JOB_ID", hosts="VTORQUE_HOSTS", script="slurm_script",
     counts=('echo "nodes $SLURM_JOB_NUM_NODES of $SLURM_JOB_CPUS_PER_NODE"', "nodes 2 of 1,2"), on_each="srun -N2 -n2",
-    untold=("srun", frozenset({"srun"})),
+    # it starts srun, whose words it hides
+    untold=("An ORTE daemon has unexpectedly failed", frozenset({"An ORTE daemon has unexpectedly failed"})),
     # salloc wants a terminal of its session's own, as a login has one
     session=("setsid", "--ctty", "--wait", "vsalloc"), ready="Granted job allocation",
     session_id="job allocation ([0-9]+)", session_over="Job allocation {} has been revoked",

@@ -167,8 +167,9 @@ def counts(
     if each or processors == first * hosts:
         found[b"SLURM_JOB_CPUS_PER_NODE"] = _in_groups(each or [first] * hosts)
     if names:
-        listed = ",".join(names).encode()
-        found |= {b"SLURM_JOB_NODELIST": listed, b"SLURM_NODELIST": listed, b"SLURMD_NODENAME": names[0].encode()}
+        listed, here = ",".join(names).encode(), names[0].encode()
+        found |= {b"SLURM_JOB_NODELIST": listed, b"SLURM_NODELIST": listed}
+        found |= {b"SLURMD_NODENAME": here, b"HOSTNAME": here}  # both are slurmd's
     return found
 
 

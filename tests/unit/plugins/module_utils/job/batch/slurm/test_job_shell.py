@@ -10,9 +10,12 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import registry
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import job_shell
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import guest_variables
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import ReadyGuest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.node_settings import settings_of
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm"
@@ -117,6 +120,13 @@ def test_hosts_are_the_guests_by_their_names() -> None:
     found = job_shell.counts(processors=4, hosts=2, first=2, names=["vcn1-0", "vcn2-0"])
     assert found[b"SLURM_JOB_NODELIST"] == found[b"SLURM_NODELIST"] == b"vcn1-0,vcn2-0"
     assert found[b"SLURMD_NODENAME"] == b"vcn1-0"
+
+
+def test_variables_of_a_guest_do_not_name_the_node() -> None:
+    guests = (ReadyGuest(0, "vg1-1", "cn1", "192.0.2.1", vcpus=1),)
+    found = guest_variables(registry.open_shell("slurm"), ENVIRONMENT, guests)
+    assert b"cn1" in ENVIRONMENT.values()
+    assert {name: value for name, value in found.items() if b"cn1" in value} == {}
 
 
 @pytest.mark.parametrize(("asked", "seen"), [(b"3", b"2"), (b"2", None), (b"1", None), (b"x", None)])
