@@ -8,6 +8,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# some images of containers set it: each process of the tests would then compile all that it imports, and pytest all tests
+unexport PYTHONDONTWRITEBYTECODE
 
 # the image of the demo's guests: tiny (boots in seconds) or debian
 GUEST ?= tiny

@@ -115,9 +115,10 @@ The cluster is up. Next:
   alias lab='build/runtime/bin/python -m lab'
   lab on fe --user alice -- vsub -I -vm img={image}        # a terminal in a virtual machine
   job=$(echo hostname | lab on fe --user alice -- vsub)  # a job: its output lands in alice's home
+  lab on fe --user alice -- vmgr job watch "$job"        # until it has ended; Ctrl-C ends the watching alone
   lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
-  lab on fe --user alice -- vmgr job list                # her jobs
-  lab on fe --user alice -- vmgr job show "$job"         # what became of it, once it has ended
+  lab on fe --user alice -- vmgr job list                # her jobs that have ended
+  lab on fe --user alice -- vmgr job show "$job"         # its result, guests and times
   lab on fe -- vmgr doctor                               # is the site fit for virtual machines? (root)
   lab on fe --user alice -- vsub --help
   lab left                                               # what of jobs is on any node
@@ -128,9 +129,10 @@ The cluster is up. Next:
   alias lab='build/runtime/bin/python -m lab'
   lab on fe --user alice -- vsalloc -vm img={image}        # a terminal in a virtual machine
   job=$(lab on fe --user alice -- vsbatch --parsable -vm img={image} --wrap hostname)
+  lab on fe --user alice -- vmgr job watch "$job"        # until it has ended; Ctrl-C ends the watching alone
   lab on fe --user alice -- sh -c 'squeue -t all; tail slurm-*.out'
-  lab on fe --user alice -- vmgr job list                # her jobs
-  lab on fe --user alice -- vmgr job show "$job"         # what became of it, once it has ended
+  lab on fe --user alice -- vmgr job list                # her jobs that have ended
+  lab on fe --user alice -- vmgr job show "$job"         # its result, guests and times
   lab on fe --user alice -- sbatch --wrap hostname       # a job without a virtual machine, on a node itself
   lab on fe -- sinfo                                     # two nodes, the second also in the partition fast
   lab on fe -- vmgr doctor                               # is the site fit for virtual machines? (root)

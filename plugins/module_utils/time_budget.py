@@ -221,6 +221,10 @@ LIBVIRT_CONNECT_S = 10.0
 """Bounds: a connection to libvirt, within the deadline of the caller.
 Waits: the builder, and a removal.
 Why: a daemon that is started on demand takes a second."""
+LIBVIRT_RETURN_S = 10.0
+"""Bounds: the wait for a libvirt that was lost while guests were starting, within the deadline of the start.
+Waits: the builder.
+Why: a daemon is restarted within seconds, and its guests live on; one that stays away is the node's fault."""
 DISK_SERVER_START_S = 20.0
 """Bounds: the user's way to the file of the job's disk, within the deadline.
 Waits: the builder.
@@ -371,7 +375,6 @@ RETURN_LOCK_S = 10.0
 """Bounds: the wait of a guest that is saved, or comes back, for the lock of a node's cores or disk.
 Waits: the worker.
 Why: another start takes cores in milliseconds; later it is tried again."""
-
 FIRST_ORDER_S = 10.0
 """Bounds: the answer of a guest to its first order after a warm start.
 Waits: the start of the job, whose guest boots cold then.

@@ -39,6 +39,10 @@ options:
       - Where vTorque's Prolog and Epilog are.
     type: path
     default: /etc/vtorque/slurm
+  job_submit:
+    description:
+      - The module that the site's own C(job_submit.lua) is to call; without it nothing is asked about plain C(sbatch).
+    type: path
 seealso:
   - module: mikelangelo.vtorque.torque_hooks
 """
@@ -85,6 +89,7 @@ jobs:
 import glob
 import os
 import pathlib
+import platform
 import re
 import typing as t
 
@@ -94,7 +99,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.batch.host_match import same_host
 from ..module_utils.job.batch.slurm.adapter import Slurm
 from ..module_utils.job.batch.slurm.comment import is_ours
-from ..module_utils.job.batch.slurm.doctor_checks import VERSION, check_server
+from ..module_utils.job.batch.slurm.doctor_checks import VERSION, check_server, plain_sbatch_lines
 
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 """What vTorque calls."""
@@ -116,7 +121,11 @@ class Written(Slurm):
 
 
 def run(
-    commands: pathlib.Path, nodes: t.Sequence[str], launchers: pathlib.Path, node: str | None = None
+    commands: pathlib.Path,
+    nodes: t.Sequence[str],
+    launchers: pathlib.Path,
+    node: str | None = None,
+    job_submit: pathlib.Path | None = None,
 ) -> dict[str, t.Any]:
     """Ask, and return what the module returns."""
     found: dict[str, t.Any] = {"installed": False, "faults": [], "settings": [], "calls": [], "jobs": []}
@@ -131,6 +140,8 @@ def run(
         if tuple(map(int, re.findall(r"[0-9]+", settings.get("SLURM_VERSION", ""))[:2])) != VERSION:
             found["faults"] = [f"{check_server(batch, nodes).problem}: nothing is installed beside it"]
         found["settings"] = _settings(batch, nodes)
+        if job_submit is not None:
+            found["settings"] += plain_sbatch_lines(settings, job_submit, platform.node())
         jobs = batch.all_jobs()
         is_known = node is None or any(same_host(one.name, node) for one in batch.nodes())
     except VTorqueError as error:
@@ -174,12 +185,14 @@ def main() -> None:
             "nodes": {"type": "list", "elements": "str", "default": []},
             "node": {"type": "str"},
             "launchers": {"type": "path", "default": "/etc/vtorque/slurm"},
+            "job_submit": {"type": "path"},
         },
         supports_check_mode=True,
     )
     params = module.params
     places = pathlib.Path(params["commands"]), pathlib.Path(params["launchers"])
-    answer = run(places[0], params["nodes"], places[1], params["node"])
+    module_place = pathlib.Path(params["job_submit"]) if params["job_submit"] else None
+    answer = run(places[0], params["nodes"], places[1], params["node"], module_place)
     module.exit_json(changed=False, **answer)
 
 

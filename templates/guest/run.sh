@@ -164,6 +164,14 @@ copy_spool() { # file: until the job has ended
     done
 }
 
+end_leader() { # status: the leader has ended with it: `how` says how, and nothing that it started is left
+    status=$1 how="exit $1"
+    [ "$status" -gt 128 ] && [ -s "$place/killed" ] && how="signal $((status - 128))"
+    exec 2>/dev/null
+    kill -9 "$controller"
+    read -r session <"$place/session" && signal_session 9
+}
+
 keep() { # the job, whoever listens
     exec 3<>"$place/control" # with a writer of its own it has no end
     control <&3 &
@@ -172,12 +180,7 @@ keep() { # the job, whoever listens
     exec 5>>"$place/err"
     [ -z "$vt_joined" ] || exec 5>>"$place/out"
     printf '%s' "$vt_line" | setsid "$0" leader "$place" >>"$place/out" 2>&5 3<&- 5>&-
-    status=$?
-    how="exit $status"
-    [ "$status" -gt 128 ] && [ -s "$place/killed" ] && how="signal $((status - 128))"
-    exec 2>/dev/null
-    kill -9 "$controller"
-    read -r session <"$place/session" && signal_session 9
+    end_leader $?
     echo "$how" >"$place/end.new" && mv "$place/end.new" "$place/end"
 }
 
@@ -193,12 +196,7 @@ batch() {
     exec 5>&4
     [ -z "$vt_joined" ] || exec 5>&1 # one pipe keeps the order of what is written to both
     printf '%s' "$vt_line" | setsid "$0" leader "$place" 2>&5 3<&- 4>&- 5>&-
-    status=$?
-    how="exit $status"
-    [ "$status" -gt 128 ] && [ -s "$place/killed" ] && how="signal $((status - 128))"
-    exec 2>/dev/null
-    kill -9 "$controller"
-    read -r session <"$place/session" && signal_session 9
+    end_leader $?
     rm -rf "$place"
     say end "$how"
     exit "$status"

@@ -122,5 +122,5 @@ def test_doctor_warns_of_a_clock_that_nobody_keeps(site: Site, other_clock_so: b
             assert done.returncode == 0, done.stdout
             found = findings(done)["time"]
             assert found["state"] == state
-    assert found["problem"] == "the kernel says that nobody keeps this clock"
+    assert found["problem"] == "the kernel reports that no program synchronises this clock"
     assert found["remedy"].startswith("start chrony")

@@ -17,7 +17,7 @@ import typing as t
 import pytest
 
 from .conftest import Site
-from .trouble import NODES, changed, image, sweep_all
+from .trouble import NODES, changed, check_nobody_blamed, image, restart_libvirt, sweep_all
 
 NODE = "cn1"
 PAIR = ("-l", f"nodes={NODE}:ppn=2", "-vm", "vms_per_node=2")
@@ -124,6 +124,22 @@ def test_job_runs_in_a_guest_that_boots_when_its_template_is_silent(site: Site) 
             (how,) = starts(site, ended.job_id)
             assert how.startswith("no, because guest vcn1-1 was not ready within")
         assert site.root(NODE, f"ls {WARM}") == "", "a template that failed twice is thrown away"
+
+
+@pytest.mark.full
+def test_no_node_is_blamed_when_libvirt_is_restarted_between_restore_and_first_order(site: Site) -> None:
+    """Its guest answers no first order, so that there is time for that; then it boots."""
+    with warm(site), image("silent-restart", fault="warm-mute") as place:
+        name = place.name.partition("@")[0]
+        make(site, name)
+        job_id = site.submit("-l", f"nodes={NODE}", "-vm", f"img={name}", stdin="hostname\n")
+        site.wait_for("the restored guest", lambda: "vcn1-1" in site.root(NODE, "virsh list --state-running --name"))
+        restart_libvirt(site, NODE)
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out) == (0, "vcn1-1\n"), ended.err
+        (how,) = starts(site, job_id)
+        assert how.startswith("no, because ")
+        check_nobody_blamed(site)
 
 
 @pytest.mark.full

@@ -31,6 +31,7 @@ OF_A_SYSTEM = (
 SYSTEMS = ("torque", "openpbs", "slurm")
 
 TABLES = {
+    "plugins/module_utils/job/batch/shared/exec_hosts.py": "how servers of Torque and OpenPBS write hosts",
     "plugins/module_utils/job/batch/shared/mom_shell.py": "what MOMs of Torque and OpenPBS, of one origin, do alike",
     "plugins/module_utils/job/batch/shared/pbs_server.py": "what the servers of both do alike",
     "plugins/module_utils/job/config/legacy.py": "names of the parameters that the original had",

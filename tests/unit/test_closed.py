@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
@@ -29,12 +30,32 @@ except PermissionError:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root needs no such place")
-def test_closed_is_open_for_root_alone_and_leaves_nothing() -> None:
+def test_closed_is_open_for_root_alone_and_leaves_no_mount() -> None:
     done = subprocess.run(
         [CLOSED, "/usr/bin/python3", "-I", "-c", LOOK], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (7, "")
-    assert not pathlib.Path(done.stdout.strip()).parent.exists()
+    place = pathlib.Path(done.stdout.strip())
+    assert place.parent == CHECKOUT / "build/closed"
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root needs no such place")
+def test_closed_is_at_the_same_place_for_commands_side_by_side() -> None:
+    program = (
+        "import pathlib, sys; print(pathlib.Path.cwd(), flush=True); input(); pathlib.Path('Makefile').read_text()"
+    )
+    command = [CLOSED, "/usr/bin/python3", "-I", "-c", program]
+    with contextlib.ExitStack() as stack:
+        runs = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _number in range(2)
+        ]
+        places = {run.stdout.readline() for run in runs if run.stdout}
+        for run in runs:
+            run.communicate("\n", timeout=60)
+    assert len(places) == 1
+    assert [run.returncode for run in runs] == [0, 0]
 
 
 def test_make_runs_all_unit_tests_there() -> None:

@@ -74,3 +74,12 @@ def test_without_parts_it_says_how(run):
     done = run()
     assert done.returncode == 2
     assert "CHAIN" in done.stdout
+
+
+def test_programs_of_make_store_what_they_have_compiled():
+    line = 'probe: ; @echo "<$$PYTHONDONTWRITEBYTECODE>"'
+    done = subprocess.run(
+        ["make", "-s", "-C", str(PARTS.parents[1]), "--eval", line, "probe"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "<>\n"

@@ -42,11 +42,11 @@ REASONS_OF_JOBS: dict[str, str] = {
     BATCH: "it was not tried with this batch system",
 }
 """What a job may have that it cannot begin again from saved guests, or on another node, and that in a clause."""
-SEVERAL, CHECKPOINTS, PINNED, NO_SPARES = "several", "checkpoints", "pinned", "no spares"
+CHECKPOINTS, PINNED, NO_SPARES = "checkpoints", "pinned", "no spares"
+STAYS = "batch system of moves"
 REASONS_OF_MOVES: dict[str, str] = {
     NO_SPARES: "this site has no spare nodes (spare_nodes)",
-    BATCH: REASONS_OF_JOBS[BATCH],
-    SEVERAL: "its nodes have several guests of it",
+    STAYS: REASONS_OF_JOBS[BATCH],
     CHECKPOINTS: "it has checkpoints, which need its guests on its own nodes",
     BARE_HOSTS: "some of its hosts stay bare, and trust the addresses of its nodes alone",
     PINNED: "cores of its node were chosen for it",

@@ -320,7 +320,7 @@ def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = Non
         ask: gives the kernel's word (adjtimex(2)).
     """
     if (ask or _kernels_word)() == _TIME_ERROR:
-        problem = "the kernel says that nobody keeps this clock"
+        problem = "the kernel reports that no program synchronises this clock"
         return Finding("time", WARN, OK, problem, "start chrony, ntpd or systemd-timesyncd")
     return Finding("time")
 

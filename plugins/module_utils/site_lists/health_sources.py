@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..frozen import frozen
+from .for_hosts import entries_for
 
 COUNTER, PROGRAM, MESSAGE = KINDS = ("counter", "program", "message")
 """Files with numbers that grow; a program in the form of a node check; what the batch system's own check reports."""
@@ -41,11 +42,6 @@ class HealthSource:
     limit: int = 0
     field: str = ""
     hosts: str = ""
-
-    def is_on(self, host: str) -> bool:
-        """Return whether a host has it, by either of its names, in any case."""
-        names = (host, host.partition(".")[0])
-        return not self.hosts or any(re.fullmatch(self.hosts, name, re.IGNORECASE) for name in names)
 
 
 def read_line(line: str) -> HealthSource:
@@ -100,8 +96,4 @@ def sources_on(lines: t.Iterable[str], host: str) -> tuple[HealthSource, ...]:
         lines: of the site's configuration.
         host: its name.
     """
-    found: dict[str, HealthSource] = {}
-    for source in map(read_line, lines):
-        if source.is_on(host):
-            found.setdefault(source.name, source)
-    return tuple(found.values())
+    return entries_for(map(read_line, lines), host)

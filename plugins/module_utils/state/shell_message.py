@@ -17,6 +17,7 @@ import contextlib
 import os
 import pathlib
 import stat
+import typing as t
 
 from ..errors import VTorqueError
 from ..system import acl
@@ -98,14 +99,16 @@ class _Fifo:
     """A FIFO of the run directory that is read, or that is not there.
 
     Args:
-        path: of it.
-        access: whether it is opened for reading alone.
+        directory: the run directory of the start.
     """
 
-    def __init__(self, path: pathlib.Path, access: int) -> None:
+    name: t.ClassVar[str]
+    access: t.ClassVar[int]
+
+    def __init__(self, directory: pathlib.Path) -> None:
         self._fd = -1
         with contextlib.suppress(OSError):
-            self._fd = os.open(path, access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._fd = os.open(directory / self.name, self.access | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def filenos(self) -> tuple[int, ...]:
         """What to poll; nothing where there is none, or none any more."""
@@ -119,14 +122,9 @@ class _Fifo:
 
 
 class Listener(_Fifo):
-    """Waits for the line, after which nothing is polled.
+    """Waits for the line, after which nothing is polled."""
 
-    Args:
-        directory: the run directory of the start; it may have no such FIFO.
-    """
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        super().__init__(directory / NAME, os.O_RDONLY)
+    name, access = NAME, os.O_RDONLY
 
     def receive_message(self) -> str:
         """What was said, as one line that may be shown; "" for nothing.  There is no second."""
@@ -139,15 +137,10 @@ class Listener(_Fifo):
 
 
 class Bell(_Fifo):
-    """Hears that the shell has rung, each time.
+    """Hears that the shell has rung, each time."""
 
-    Args:
-        directory: the run directory of the start; it may have no such FIFO.
-    """
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        # with a writer of our own it has no end, which poll would tell for ever
-        super().__init__(directory / BELL, os.O_RDWR)
+    # with a writer of our own it has no end, which poll would tell for ever
+    name, access = BELL, os.O_RDWR
 
     def hush(self) -> bytes:
         """Forget that it was rung until now, and return what was rung."""

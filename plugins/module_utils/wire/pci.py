@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..frozen import frozen
+from ..site_lists.for_hosts import entries_for
 from .form import number_field, text_field
 
 ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
@@ -51,11 +52,6 @@ class PciClass:
     numa: bool = False
     kind: str = ""
     granted: tuple[str, ...] | None = None
-
-    def is_on(self, host: str) -> bool:
-        """Return whether a host has them, by either of its names, in any case."""
-        names = (host, host.partition(".")[0])
-        return not self.hosts or any(re.fullmatch(self.hosts, name, re.IGNORECASE) for name in names)
 
 
 @frozen
@@ -176,8 +172,4 @@ def classes_on(lines: t.Iterable[str], host: str) -> tuple[PciClass, ...]:
         lines: of the site's configuration.
         host: its name.
     """
-    found: dict[str, PciClass] = {}
-    for pci_class in map(read_line, lines):
-        if pci_class.is_on(host):
-            found.setdefault(pci_class.name, pci_class)
-    return tuple(found.values())
+    return entries_for(map(read_line, lines), host)

@@ -20,7 +20,7 @@ from ...module_utils.job.admission.submission import Submission
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import PINNING
-from ...module_utils.node.placement.pins import Pins, assign, assign_shared
+from ...module_utils.node.placement.pins import CoreShare, Pins, assign, assign_shared
 from ...module_utils.node.placement.topology import Cell, Core, Topology
 from ...module_utils.node.system import cpus
 from ...module_utils.state import topologies
@@ -155,10 +155,11 @@ def _assign(
 ) -> tuple[tuple[Pins, ...], str]:
     """The cores of guests, and what of them nobody asked for and does not fit, or ""; as a node decides it."""
     first = specs[0]
+    share = CoreShare(topology, job_cores, (), reserved)
     try:
         if not first.vcpu_cores:
-            return assign_shared(specs, topology, job_cores, (), reserved), ""
-        return assign(specs, topology, job_cores, (), reserved), ""
+            return assign_shared(specs, share), ""
+        return assign(specs, share), ""
     except UserFault as fault:
         if first.io_max and not first.io_required:
             less = tuple(dataclasses.replace(spec, io_min=0, io_max=0) for spec in specs)
@@ -166,7 +167,7 @@ def _assign(
             return pins, "; ".join(filter(None, (f"no cores for virtual I/O: {fault.why}", problem)))
         if first.vcpu_cores != PREFER_CORES:
             raise
-        shared = assign_shared(specs, topology, job_cores, (), reserved) if first.io_max else ()
+        shared = assign_shared(specs, share) if first.io_max else ()
         return shared, f"vCPUs share cores: its guests {fault.why}"
 
 

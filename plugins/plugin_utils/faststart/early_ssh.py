@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import pathlib
-import subprocess
 
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.job.batch.api import BatchJob
@@ -26,6 +25,7 @@ from ...module_utils.job.shell import ssh_command
 from ...module_utils.state import layout, login_fifos
 from ...module_utils.state.records import ReadyRecord
 from ...module_utils.system import acl, files
+from ...module_utils.system.process.detached import start_detached
 from ...module_utils.wire.messages import Owner
 
 
@@ -72,16 +72,10 @@ def begin(record: ReadyRecord, directory: pathlib.Path, owner: Owner) -> None:
         # the kernel); and with ssh for a reader too, what it writes waits for the shell
         ways = ((login_fifos.SAID, os.O_RDONLY), (login_fifos.OUT, os.O_RDWR), (login_fifos.ERR, os.O_RDWR))
         stdin, out, err = (_fifo(directory / name, way, owner.uid, stack) for name, way in ways)
-        # the MOM ends a hook with everything of its session
-        subprocess.Popen(
+        start_detached(
             [*become, *ssh_command.ssh(record, directory, ["batch", token])],
-            env=ssh_command.environment(),
-            cwd="/",
-            start_new_session=True,
-            stdin=stdin,
-            stdout=out,
-            stderr=err,
-        )
+            environment=ssh_command.environment(), stdin=stdin, stdout=out, stderr=err,
+        )  # fmt: skip
     files.write(directory / layout.EARLY, json.dumps({"token": token}), reader_uid=owner.uid)
 
 

@@ -12,7 +12,7 @@ import subprocess
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
-from ...module_utils.job.hooks.ansible_process import Player
+from ...module_utils.job.hooks.ansible_process import Play, Player
 from ...module_utils.system import files
 from ...module_utils.system.process import supervised
 
@@ -56,27 +56,18 @@ class PreloadedPlayer(Player):
             self.end()
             files.write(self.settings, text)
 
-    def play(
-        self,
-        arguments: t.Sequence[str],
-        variables: t.Mapping[str, str],
-        *,
-        timeout_s: float,
-        log: t.IO[bytes],
-        plain: bool = False,
-        unwanted: supervised.Unwanted | None = None,
-    ) -> int | None:
+    def play(self, play: Play) -> int | None:
         """As every player: by the process that has loaded, where there is one and it may play."""
-        if plain:
+        if play.plain:
             self.end()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return super().play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain, unwanted=unwanted)
+            return super().play(play)
         _schedule(process.pid, os.SCHED_OTHER)
         # the log by way of our own descriptor: a name could lead elsewhere by now
-        place = f"/proc/{os.getpid()}/fd/{log.fileno()}"
-        order = json.dumps({"arguments": list(arguments), "environment": dict(variables), "log": place})
-        code = supervised.finish(process, timeout_s=timeout_s, stdin=order.encode(), unwanted=unwanted)
+        place = f"/proc/{os.getpid()}/fd/{play.log.fileno()}"
+        order = json.dumps({"arguments": list(play.arguments), "environment": dict(play.variables), "log": place})
+        code = supervised.finish(process, timeout_s=play.timeout_s, stdin=order.encode(), unwanted=play.unwanted)
         if code != 0:
             self._tidy(process.pid)
         return code

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import subprocess
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.node.removal import run_files
@@ -16,7 +15,7 @@ from ...module_utils.node.state.directories import entries
 from ...module_utils.node.state.settings import NodeSettings
 from ...module_utils.state.layout import RUN_DIR, STATE_DIR
 from ...module_utils.system.process import supervised
-from ...module_utils.system.process.environment import ROOT_ENVIRONMENT
+from ...module_utils.system.process.detached import start_detached
 
 PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_sweep"
 
@@ -53,13 +52,4 @@ def sweep_if_needed(run_dir: pathlib.Path, state_dir: pathlib.Path) -> None:
         return
     with contextlib.suppress(OSError, VTorqueError):  # the timer's sweep says what is wrong
         if something_unheld(run_dir, state_dir):
-            # a session of its own: the MOM ends a hook with everything of its session
-            subprocess.Popen(
-                supervised.program(PROGRAM),
-                env=ROOT_ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            start_detached(supervised.program(PROGRAM))

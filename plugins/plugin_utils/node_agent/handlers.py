@@ -168,7 +168,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
             checkpoint_store.forget(settings.checkpoint_dir, part.job_id)
         else:
             checkpoint_store.forget_parked(settings.checkpoint_dir, part.job_id)
-    load_needed()
+    load_needed(warm=settings.warm_start)
     found = client.present(
         part,
         settings,

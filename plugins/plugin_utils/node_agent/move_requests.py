@@ -80,7 +80,7 @@ def answer_arrival(
     if not start_lock.is_held(start_lock.start_lock(settings, key)):  # an earlier attempt was undone
         start_lock.tombstone(settings, key).unlink(missing_ok=True)
     keep_superior(part, arrival.source, settings)
-    load_needed()
+    load_needed(warm=False)
     found = client.present(part, settings, deadline, tell=tell(arrival.source), arrival=arrival)
     return make_answer(guests=[to_dict(one) for one in found])
 

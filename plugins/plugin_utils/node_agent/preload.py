@@ -15,13 +15,20 @@ NEEDED = (
     f"{present_absent.__package__}.creation.preflight",
     "libvirt",
     "jinja2",
-    "pycdlib",
 )
-"""What `present` imports before guests boot; nothing of it starts a thread, which a fork would not survive."""
+"""What `present` imports before guests run; nothing of it starts a thread, which a fork would not survive."""
+OF_BOOTS = ("pycdlib",)
+"""What it imports besides for guests that boot: it writes their seeds."""
+OF_WARM_STARTS = (f"{present_absent.__package__}.creation.warm_starts",)
+"""What it imports instead where guests start from templates; one that boots all the same waits for the other."""
 
 
-def load_needed() -> None:
-    """Before a worker is begun: it finds it loaded, as does the process that makes the guests, and what comes last."""
-    for name in NEEDED:
+def load_needed(*, warm: bool) -> None:
+    """Before a worker is begun: it finds it loaded, as does the process that makes the guests, and what comes last.
+
+    Args:
+        warm: guests start from templates here, where there is one.
+    """
+    for name in (*NEEDED, *(OF_WARM_STARTS if warm else OF_BOOTS)):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

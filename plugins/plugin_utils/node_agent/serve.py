@@ -45,11 +45,12 @@ def main() -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     load = policy_loader()
     if sys.argv[1:] == [EARLY]:
-        preload.load_needed()
+        warm = False
         try:
-            load()
+            warm = load().warm_start
         except VTorqueError:  # it is tried again, and reported, when it is needed
             load = policy_loader()
+        preload.load_needed(warm=warm)
     stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError), handover.Hold() as hold:
         answer = respond(stream, Call(os.environ, load, caller=1, hold=hold))

@@ -6,24 +6,18 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import typing as t
 
 import pytest
 
+from ..conftest import CHECKOUT
 from .conftest import SlurmSite
 
 PLACE = "/etc/vtorque/slurm/vtorque_job_submit.lua"
-OF_SITE = f"""
-local is_there, vtorque = pcall(dofile, "{PLACE}")
-function slurm_job_submit(job_desc, part_list, submit_uid)
-    if is_there and vtorque(job_desc) ~= slurm.SUCCESS then return slurm.ERROR end
-    return slurm.SUCCESS
-end
-function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-    return slurm.SUCCESS
-end
-return slurm.SUCCESS
-"""
+PAGE = (CHECKOUT / "docs/admin/slurm.md").read_text(encoding="utf-8")
+OF_SITE = textwrap.dedent(PAGE.partition("```text\n")[2].partition("```")[0])
+"""The file that the manual has for a site without one."""
 LINE = "JobSubmitPlugins=lua"
 SCRIPT = "#!/bin/sh\n#VM vcpus=1\n#SBATCH -n2 --mem=2G\nhostname; exit 6\n"
 

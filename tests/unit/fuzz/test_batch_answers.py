@@ -17,6 +17,7 @@ import hypothesis.strategies as st
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefile
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared import exec_hosts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import check_node_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import HOST_NAME
@@ -99,7 +100,7 @@ def test_any_answer_of_pbsnodes_is_nodes_or_an_error_of_ours(data: bytes) -> Non
 @given(st.one_of(TEXTS, SLOTS))
 def test_any_exec_host_is_hosts_or_refused(text: str) -> None:
     hosts = without_crash(lambda: answers.parse_exec_host(text)) or ()
-    assert len(hosts) <= answers._MAX_SLOTS
+    assert len(hosts) <= exec_hosts.MAX_SLOTS
 
 
 @tried

@@ -10,6 +10,8 @@ import pathlib
 import subprocess
 import typing as t
 
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+
 FAKE_SSH = """#!/bin/sh
 # as sshd does: the words become one line of the user's login shell, in an environment of its own
 while [ "${1#-}" != "$1" ]; do [ "$1" = -o ] && shift; shift; done
@@ -20,6 +22,13 @@ exec env -i HOME="$FAR_HOME" PATH="$PATH" USER=alice CALLS="$CALLS" /bin/sh -c "
 Result = subprocess.CompletedProcess[str]
 SHELLS: dict[str, tuple[str, ...]] = {"dash": ("/bin/dash",), "busybox": ("/bin/busybox", "sh")}
 """By their names, the shells of images under which such a program is tested."""
+INCLUDED = '{% include "guest/command.sh" %}'
+
+
+def check_includes_alone(program: str) -> None:
+    """Check that nothing of a program is Jinja's but the include of what programs share."""
+    text, included = ((templates.COLLECTION_DIR / path).read_text() for path in (program, "guest/command.sh"))
+    assert templates.render(program, site_dir=None) == text.replace(INCLUDED, included.removesuffix("\n"))
 
 
 @dataclasses.dataclass(frozen=True)

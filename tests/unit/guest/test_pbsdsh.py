@@ -14,9 +14,9 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
-from .launched_program import SHELLS, LaunchedProgram, Result
+from .launched_program import SHELLS, LaunchedProgram, Result, check_includes_alone
 
-PROGRAM = templates.COLLECTION_DIR / "batch/torque/guest/pbsdsh.sh"
+PROGRAM = "batch/torque/guest/pbsdsh.sh"
 HERE = os.uname().nodename
 LINES = (HERE, HERE, "vcn2-0", "vcn10-0", "vcn2-0")
 WHERE = 'echo "$PBS_VNODENUM $PBS_NODENUM $PBS_TASKNUM"'
@@ -26,9 +26,11 @@ WHERE = 'echo "$PBS_VNODENUM $PBS_NODENUM $PBS_TASKNUM"'
 def guest(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> LaunchedProgram:
     """A job of five virtual nodes in three guests, this one the first."""
     (tmp_path / "nodes").write_text("".join(f"{line}\n" for line in LINES))
-    return LaunchedProgram.under(
-        request.param, tmp_path, str(PROGRAM), PBS_ENVIRONMENT="PBS_BATCH", PBS_NODEFILE=str(tmp_path / "nodes")
+    here = LaunchedProgram.under(
+        request.param, tmp_path, "bin/pbsdsh", PBS_ENVIRONMENT="PBS_BATCH", PBS_NODEFILE=str(tmp_path / "nodes")
     )
+    here.add_program("pbsdsh", templates.render(PROGRAM, site_dir=None))
+    return here
 
 
 def numbers(done: Result) -> list[str]:
@@ -170,4 +172,4 @@ def test_help(guest: LaunchedProgram) -> None:
 
 def test_pbsdsh_can_be_included_in_a_template() -> None:
     """A shell's length expansion would open a comment of Jinja's."""
-    assert templates.render("batch/torque/guest/pbsdsh.sh", site_dir=None) == PROGRAM.read_text()
+    check_includes_alone(PROGRAM)

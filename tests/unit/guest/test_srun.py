@@ -15,9 +15,8 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
 
-from .launched_program import SHELLS, LaunchedProgram, Result
+from .launched_program import SHELLS, LaunchedProgram, Result, check_includes_alone
 
-PLACE = templates.COLLECTION_DIR / "batch/slurm/guest"
 HERE = os.uname().nodename
 LINES = (HERE, HERE, "vcn2-0", "vcn2-0")
 WHERE = 'echo "$SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID $SLURMD_NODENAME"'
@@ -37,7 +36,7 @@ def guest(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> t.Iterator[
     job = f"{os.getpid()}{abs(hash(tmp_path)) % 10**6}"
     here = Guest.under(request.param, tmp_path, "bin/srun", SLURM_JOB_ID=job, VTORQUE_HOSTS=str(tmp_path / "hosts"))
     for name in ("srun", "scontrol"):
-        here.add_program(name, (PLACE / f"{name}.sh").read_text())
+        here.add_program(name, templates.render(f"batch/slurm/guest/{name}.sh", site_dir=None))
     here.hosts(*LINES)
     yield here
     subprocess.run(["rm", "-rf", f"/tmp/.srun.{os.getuid()}.{job}"], check=True)
@@ -311,5 +310,4 @@ def test_help_tells_the_options(guest: Guest) -> None:
 @pytest.mark.parametrize("name", ["srun", "scontrol"])
 def test_program_can_be_included_in_a_template(name: str) -> None:
     """A shell's length expansion would open a comment of Jinja's."""
-    path = f"batch/slurm/guest/{name}.sh"
-    assert templates.render(path, site_dir=None) == (templates.COLLECTION_DIR / path).read_text()
+    check_includes_alone(f"batch/slurm/guest/{name}.sh")

@@ -6,21 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import re
-import subprocess
-import sys
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import doctor_checks, hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 
-ROLES = COLLECTION_DIR.parent / "roles"
-RESULT = re.compile(r"^(\S+) \| (\w+!?) => (\{.*\})$", re.MULTILINE)
-"""A result of a task, as the callback `oneline` has it."""
+from . import playing
+from .playing import ROLES
+
 PRINTED = "#\n# Create and define resource vtorque\n#\ncreate resource vtorque\nset resource vtorque type = string\n"
 OURS = {"Jobs": {"7.p0": {"job_state": "Q", "Resource_List": {"ncpus": 1, "vtorque": "vtorque:eyJ"}}}}
 BARE = {"Jobs": {"8.p0": {"job_state": "R", "Job_Name": "vtorque:", "Resource_List": {"ncpus": 1}}}}
@@ -28,38 +23,13 @@ QSUB = {"stdout": '{"faults": []}', "rc": 0}
 
 
 def play(place: pathlib.Path, role: str, tasks: list[t.Any], **variables: t.Any) -> tuple[bool, list[dict[str, t.Any]]]:
-    """Play tasks of a role on this host.
-
-    Returns:
-        Did all of them succeed, and the result of each that was played.
-    """
-    policy = {
-        "pbs_qsub_on_fe": str(place / "qsub"),
-        "pbs_qsub_on_nodes": str(place / "qsub"),
-        "torque_home": str(place / "pbs"),
-        "prefix_nodes": "/usr/local/vtorque",
-        "batch_system": "openpbs",
-    }
-    site = {"common_configuration": {"policy": policy, "prologalarm": {"seconds": 300}}, "__common_faults": []}
-    given = [
-        {"ansible.builtin.include_vars": {"file": str(ROLES / role / f"vars/{name}.yml")}}
-        for name in ("main", "batch/openpbs")
-    ]
-    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (place / "inventory.json").write_text(json.dumps({"all": {"hosts": {"p1": host}}}))
-    site["role_path"] = str(ROLES / role)  # a lookup of the role's own files
-    one = {"hosts": "all", "gather_facts": False, "vars": {**site, **variables}, "tasks": given + tasks}
-    (place / "play.json").write_text(json.dumps([one]))
-    callback = {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.oneline", "ANSIBLE_LOCALHOST_WARNING": "false"}
-    done = subprocess.run(
-        [sys.executable, "-m", "ansible", "playbook", "-i", place / "inventory.json", place / "play.json"],
-        check=False, capture_output=True, text=True, env={**os.environ, **callback},
-    )  # fmt: skip
-    return done.returncode == 0, [json.loads(result) for _host, _state, result in RESULT.findall(done.stdout)]
+    """See `playing.play`."""
+    return playing.play("openpbs", place, role, tasks, **variables)
 
 
 def included(role: str, name: str) -> dict[str, t.Any]:
-    return {"ansible.builtin.include_tasks": {"file": str(ROLES / role / "tasks/batch/openpbs" / name)}}
+    """See `playing.included`."""
+    return playing.included("openpbs", role, name)
 
 
 def command(place: pathlib.Path, name: str, text: str, status: int = 0) -> None:

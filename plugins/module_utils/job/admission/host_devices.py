@@ -17,6 +17,7 @@ from ..config.consistency import networks_of, out_of_bounds, region_mib
 from ..config.parameters import Policy
 from ..request.host_expressions import host_matches
 from ..request.value_types import KeyFault, Value
+from .numa import Choices
 
 KEY = "pci"
 REGION, REGION_SIZE = "unclot", "unclot_shmem"
@@ -80,17 +81,13 @@ def _objection(wish: pci.PciWish, classes: t.Sequence[pci.PciClass], guests: int
     return "" if guests == 1 else f"{guests} guests on a host cannot have the same device: vms_per_node=1, or a class"
 
 
-def settle_region(
-    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy
-) -> t.Iterator[KeyFault]:
+def settle_region(choices: Choices) -> t.Iterator[KeyFault]:
     """Decide the size of the region that a job's guests on a host share, and yield what speaks against one.
 
     Args:
-        values: of all keys, after the image is chosen; changed.
-        origins: of these; changed.
-        asked: keys that the request says itself.
-        policy: allows it, and bounds the size.
+        choices: of the request, after the image is chosen; changed.
     """
+    values, origins, asked, policy = choices
     size = values[REGION_SIZE]
     if values[REGION] is not True:
         if REGION_SIZE in asked:
@@ -115,18 +112,14 @@ def settle_region(
     values[REGION_SIZE] = region
 
 
-def settle_rdma(
-    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy, verbs: str
-) -> t.Iterator[KeyFault]:
+def settle_rdma(choices: Choices, verbs: str) -> t.Iterator[KeyFault]:
     """Name the kind of the RDMA device that guests get, and yield what speaks against one.
 
     Args:
-        values: of all keys, after the image is chosen; changed.
-        origins: of these; changed.
-        asked: keys that the request says itself; a site default gives way without a word.
-        policy: allows it, and has the kind.
+        choices: of the request, after the image is chosen; changed.
         verbs: what the record of the image says of them: `yes`, `no`, or "": nothing.
     """
+    values, origins, asked, policy = choices
     if values[RDMA] is not True:
         return
     distro, message, gives_way = values["distro"], "", ""
@@ -145,17 +138,13 @@ def settle_rdma(
         origins[RDMA] += f" ({policy.vrdma_kind})"
 
 
-def settle_networks(
-    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy
-) -> t.Iterator[KeyFault]:
+def settle_networks(choices: Choices) -> t.Iterator[KeyFault]:
     """Yield what speaks against further networks; OSv gives up those of the site's default without a word.
 
     Args:
-        values: of all keys, after the image is chosen; changed.
-        origins: of these; changed.
-        asked: keys that the request says itself.
-        policy: lists the networks.
+        choices: of the request, after the image is chosen; changed.
     """
+    values, origins, asked, policy = choices
     chosen, distro = values[NETWORK], values["distro"]
     if not isinstance(chosen, tuple):
         return

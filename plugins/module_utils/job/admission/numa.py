@@ -19,6 +19,22 @@ IO, IO_MIN, IO_MAX = "iocm", "iocm_min_cores", "iocm_max_cores"
 PAGE_MIB = {"2M": 2, "1G": 1024}
 
 
+class Choices(t.NamedTuple):
+    """Values of all keys while those that follow from others are settled.
+
+    Attributes:
+        values: of all keys; changed by who settles one.
+        origins: of these; changed with them.
+        asked: keys that the request says itself: a site default gives way without a word.
+        policy: what the site allows, and its bounds.
+    """
+
+    values: dict[str, Value | None]
+    origins: dict[str, str]
+    asked: t.Container[str]
+    policy: Policy
+
+
 def is_strict(value: Value | None, *, asked: bool) -> bool:
     """Return whether guests have cores of their own, or do not run.
 
@@ -82,19 +98,15 @@ class IoCores(t.NamedTuple):
     required: bool = False
 
 
-def settle_io_cores(
-    values: dict[str, Value | None], origins: dict[str, str], asked: t.Container[str], policy: Policy
-) -> t.Iterator[KeyFault]:
+def settle_io_cores(choices: Choices) -> t.Iterator[KeyFault]:
     """Decide the bounds of a job's cores for virtual I/O, and yield what speaks against them.
 
     A default gives way to the bound that the user gives.
 
     Args:
-        values: of all keys; changed.
-        origins: of these; changed.
-        asked: keys that the request says itself.
-        policy: allows it, and bounds the numbers.
+        choices: of the request; changed.
     """
+    values, origins, asked, policy = choices
     if values[IO] is not True:
         for key in (IO_MIN, IO_MAX):
             if key in asked:

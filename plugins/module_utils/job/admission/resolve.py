@@ -94,6 +94,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     """
     values: dict[str, Value | None] = {}
     origins: dict[str, str] = {}
+    choices = numa.Choices(values, origins, request.values, policy)
     faults: list[KeyFault] = []
     for key in KEYS:
         asked = key in request.values
@@ -102,18 +103,18 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         message = _objection(key, value, policy)
         if message and value is not None:
             faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
-    faults.extend(numa.settle_io_cores(values, origins, request.values, policy))
+    faults.extend(numa.settle_io_cores(choices))
     faults.extend(_contradiction(values, origins))
     faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):
         faults.extend(host_devices.find_faults(values, origins["pci"], policy))
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
-    faults.extend(host_devices.settle_region(values, origins, request.values, policy))
+    faults.extend(host_devices.settle_region(choices))
     image = next((one for one in offers.images or () if one.name == values["img"]), None)
-    faults.extend(host_devices.settle_rdma(values, origins, request.values, policy, image.rdma if image else ""))
+    faults.extend(host_devices.settle_rdma(choices, image.rdma if image else ""))
     faults.extend(_settle_spare(values, origins, policy))
-    faults.extend(host_devices.settle_networks(values, origins, request.values, policy))
+    faults.extend(host_devices.settle_networks(choices))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
@@ -176,6 +177,7 @@ def parts_in_the_way(
         guest_saving.NO_STORE: policy.checkpoint_dir is None,
         guest_saving.SESSION: policy.suspend_guests == "session",
         guest_saving.BATCH: not facts_of(policy.batch_system).checkpoints,
+        guest_saving.STAYS: not facts_of(policy.batch_system).moves,
     }
     return frozenset(name for name, has in there.items() if has)
 
@@ -198,7 +200,6 @@ def survival_of(
         guest_saving.TERMINAL: interactive,
         guest_saving.BARE_HOSTS: bare,
         guest_saving.NO_SPARES: not policy.spare_nodes,
-        guest_saving.SEVERAL: resolved.figure("vms_per_node") > 1,
         guest_saving.CHECKPOINTS: wants_checkpoints(values, origins),
         guest_saving.PINNED: is_path(values[PINNING])
         or (values[PINNING] is True and origins[PINNING] != SITE_DEFAULT)

@@ -103,13 +103,11 @@ class Terms(t.Protocol):
     JOB_TYPE: str
 
 
+_OF_ALL = {"batch": "adapter", "hooks": "hook_calls", "shell": "job_shell", "doctor": "doctor_checks"}
 PARTS: t.Final[dict[str, dict[str, str]]] = {
     "torque": {
-        "batch": "adapter",
-        "hooks": "hook_calls",
-        "shell": "job_shell",
+        **_OF_ALL,
         "node": "mom_files",
-        "doctor": "doctor_checks",
         "trial": "trial_job",
         "history": "accounting",
         "front": "qsub.front",
@@ -117,11 +115,8 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "guest": "guest_table",
     },
     "slurm": {
-        "batch": "adapter",
-        "hooks": "hook_calls",
-        "shell": "job_shell",
+        **_OF_ALL,
         "node": "node_traces",
-        "doctor": "doctor_checks",
         "trial": "sbatch.trial_job",
         "history": "questions.past_jobs",
         "front": "sbatch.front",
@@ -131,11 +126,8 @@ PARTS: t.Final[dict[str, dict[str, str]]] = {
         "guest": "guest_variables",
     },
     "openpbs": {
-        "batch": "adapter",
-        "hooks": "hook_calls",
-        "shell": "job_shell",
+        **_OF_ALL,
         "node": "mom_files",
-        "doctor": "doctor_checks",
         "trial": "trial_job",
         "history": "adapter",
         "front": "front",

@@ -21,6 +21,7 @@ class SystemFacts:
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
         spares: can its jobs ask for nodes besides those that they use?
         checkpoints: can guests of its jobs be saved, so that a later start begins from there?
+        moves: can guests of its jobs go to a spare node while they run?
         node_messages: does its server hand on what its own check of a node reports?
     """
 
@@ -28,14 +29,16 @@ class SystemFacts:
     no_hook_scripts: str = ""
     spares: bool = False
     checkpoints: bool = False
+    moves: bool = False
     node_messages: bool = False
 
 
 BATCH_SYSTEMS = {
-    "torque": SystemFacts(spares=True, checkpoints=True, node_messages=True),
+    "torque": SystemFacts(spares=True, checkpoints=True, moves=True, node_messages=True),
     "slurm": SystemFacts(
         commands_parameter="slurm_bin",
         spares=True,
+        checkpoints=True,
         no_hook_scripts=(
             "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
         ),

@@ -102,8 +102,11 @@ def _health(policy: Policy) -> t.Iterator[tuple[str, str]]:
             yield "on_degrading", f"jobs of {policy.batch_system} have no checkpoints"
         elif policy.checkpoint_dir is None:
             yield "on_degrading", "checkpoint needs checkpoint_dir"
-    if policy.on_degrading == "evacuate" and not policy.spare_nodes:
-        yield "on_degrading", "evacuate needs spare_nodes"
+    if policy.on_degrading == "evacuate":
+        if not facts.moves:
+            yield "on_degrading", f"guests of {policy.batch_system} cannot move"
+        elif not policy.spare_nodes:
+            yield "on_degrading", "evacuate needs spare_nodes"
 
 
 def region_mib(policy: Policy, asked: int | None = None) -> int:

@@ -12,6 +12,7 @@ import shutil
 import typing as t
 
 from ...effects import leaves_nothing
+from ...frozen import frozen
 from ...system import files
 from ...system.process import supervised
 from ...system.process.environment import ROOT_ENVIRONMENT
@@ -21,6 +22,27 @@ SETTINGS = "ansible.cfg"
 """In the run directory of the node, for all its jobs: Ansible reads it when it begins to load."""
 HOME = "ansible"
 """Ansible's own directory there."""
+
+
+@frozen
+class Play:
+    """What is to be played.
+
+    Attributes:
+        arguments: of ansible-playbook.
+        variables: what it finds in its environment.
+        timeout_s: seconds.
+        log: where its output goes.
+        plain: play by ansible-playbook itself (`fast_start` of the site).
+        unwanted: ends it when it says so.
+    """
+
+    arguments: t.Sequence[str]
+    variables: t.Mapping[str, str]
+    timeout_s: float
+    log: t.IO[bytes]
+    plain: bool = False
+    unwanted: supervised.Unwanted | None = None
 
 
 class Player:
@@ -56,25 +78,11 @@ class Player:
         if not self.settled(text):
             files.write(self.settings, text)
 
-    def play(
-        self,
-        arguments: t.Sequence[str],
-        variables: t.Mapping[str, str],
-        *,
-        timeout_s: float,
-        log: t.IO[bytes],
-        plain: bool = False,
-        unwanted: supervised.Unwanted | None = None,
-    ) -> int | None:
+    def play(self, play: Play) -> int | None:
         """Play, and wait for its end.
 
         Args:
-            arguments: of ansible-playbook.
-            variables: what it finds in its environment.
-            timeout_s: seconds.
-            log: where its output goes.
-            plain: play by ansible-playbook itself (`fast_start` of the site).
-            unwanted: ends it when it says so.
+            play: what is to be played.
 
         Returns:
             Its exit status, negative for a signal; None: it was ended at its deadline.
@@ -82,9 +90,11 @@ class Player:
         Raises:
             OSError: it could not be started.
         """
-        command = [*self._command, *((PLAIN,) if plain else ()), *arguments]
-        environment = {**self._environment(), **variables}
-        code = supervised.run(command, timeout_s=timeout_s, log=log, environment=environment, unwanted=unwanted)[0]
+        command = [*self._command, *((PLAIN,) if play.plain else ()), *play.arguments]
+        environment = {**self._environment(), **play.variables}
+        code = supervised.run(
+            command, timeout_s=play.timeout_s, log=play.log, environment=environment, unwanted=play.unwanted
+        )[0]
         if code != 0:
             self._tidy_ended()
         return code

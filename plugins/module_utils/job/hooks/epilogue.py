@@ -16,7 +16,7 @@ from ... import installed
 from ...errors import VTorqueError
 from ...state import delivery_queue, event_log, layout, login_fifos, shell_link
 from ...system import clock, files
-from ...system.process.environment import ROOT_ENVIRONMENT
+from ...system.process.detached import start_detached
 from ...text import printable
 from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
@@ -108,15 +108,8 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
                 delivery_queue.mark_pending(layout.job_key(call.job_id, number), places.state_dir)
         number = max(numbers)
         with Start(call.job_id, number, places).open_any_log(call.uid) as log, contextlib.suppress(OSError):
-            # a session of its own: the MOM ends a hook with everything of its session
-            process = subprocess.Popen(
-                [*places.record, "--send", call.job_id, str(number)],
-                env=ROOT_ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
+            process = start_detached(
+                [*places.record, "--send", call.job_id, str(number)], stdin=subprocess.PIPE, stdout=log, stderr=log
             )
     try:
         yield
@@ -317,12 +310,5 @@ def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
     with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as stdin:
         stdin.write(json.dumps(form.to_dict(part)).encode())
         stdin.seek(0)
-        subprocess.Popen(
-            [*start.places.node, END_LEFT, user, start.job_id, str(start.number)],
-            env=ROOT_ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-            stdin=stdin,
-            stdout=log,
-            stderr=log,
-        )
+        command = [*start.places.node, END_LEFT, user, start.job_id, str(start.number)]
+        start_detached(command, stdin=stdin, stdout=log, stderr=log)

@@ -34,7 +34,7 @@ from ...time_budget import (
 from ...wire import form
 from ...wire.messages import NodePart
 from ..config.parameters import Policy
-from .ansible_process import Player
+from .ansible_process import Play, Player
 from .start import Places, Start, _disk_judged
 
 LOG_TAIL = 1 << 16
@@ -133,7 +133,7 @@ def play(
     )
     try:
         timeout_s = until + PLAYBOOK_SLACK_S - time.monotonic()
-        code = player.play(arguments, variables, timeout_s=timeout_s, log=log, plain=plain, unwanted=unwanted)
+        code = player.play(Play(arguments, variables, timeout_s, log, plain, unwanted))
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:

@@ -19,7 +19,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import time
 import typing as t
@@ -29,7 +28,7 @@ from ...frozen import frozen
 from ...slow_libraries import load_library
 from ...system import files
 from ...system.clock import Deadline
-from ...system.process.environment import ROOT_ENVIRONMENT
+from ...system.process.detached import start_detached
 from ...text import format_bytes
 from ...wire.messages import FS_TYPES, IMAGE_NAME
 from ..pool.images import Image, unreadable
@@ -115,16 +114,7 @@ def ensure_worker(settings: NodeSettings) -> None:
     if SYSTEMD.exists() or start_lock.is_held_alone(lock_of(settings)):
         return
     with contextlib.suppress(OSError):
-        # a session of its own: the MOM ends a hook with everything of its session; it leaves the job's cgroup itself
-        subprocess.Popen(
-            [sys.executable, "-I", "-m", PROGRAM, "fill"],
-            cwd="/",
-            start_new_session=True,
-            env=ROOT_ENVIRONMENT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        start_detached([sys.executable, "-I", "-m", PROGRAM, "fill"])  # it leaves the job's cgroup itself
 
 
 def wanted(settings: NodeSettings) -> tuple[Want, ...]:

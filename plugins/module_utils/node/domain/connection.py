@@ -13,18 +13,17 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ...effects import leaves_nothing
-from ...errors import NodeFault, VTorqueError
+from ...errors import VTorqueError
 from ...frozen import frozen
 from ...time_budget import LIBVIRT_CONNECT_S
 from .capabilities import Capabilities, read_capabilities
 from .domain_xml import DomainFacts, differences, parse, read_facts
 from .events import DomainEvent, describe_change
-from .library import START_HINT, EventLoop, fault_of, load_libvirt, text_of
+from .library import EventLoop, fault_of, load_libvirt, open_connection
 from .moving_domains import MovingDomains
+from .reconnecting import ReconnectingDomains
 from .saved_domains import SavedDomains
 
-KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
-"""A daemon that is silent for 15 s has lost us: every call in flight then fails, instead of waiting for ever."""
 _STATES = ("unknown", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "suspended")
 
 
@@ -38,7 +37,7 @@ class Outcome:
     differences: tuple[str, ...] = ()
 
 
-class Domains(SavedDomains, MovingDomains):
+class Domains(SavedDomains, MovingDomains, ReconnectingDomains):
     """A connection to libvirt, as a context manager.
 
     Args:
@@ -54,37 +53,15 @@ class Domains(SavedDomains, MovingDomains):
         self.uri = uri
         self._libvirt = load_libvirt()
         EventLoop.start(self._libvirt)
-        self._connection = self._open(read_only, connect_s)
+        self._read_only = read_only
+        self._connection = open_connection(self._libvirt, uri, read_only=read_only, connect_s=connect_s)
+        self._number = 0
+        self._reconnecting = threading.Lock()
         self._heard: collections.deque[DomainEvent] = collections.deque()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._callback: int | None = None
         self._capabilities: ET.Element | None = None
         self._closed = False
-
-    def _open(self, read_only: bool, connect_s: float) -> t.Any:
-        """Open in a thread: a daemon that accepts and never answers would hold us for ever."""
-        result: list[t.Any] = []
-        function = self._libvirt.openReadOnly if read_only else self._libvirt.open
-
-        def work() -> None:
-            try:
-                result.append(function(self.uri))
-            except self._libvirt.libvirtError as error:
-                result.append(error)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        thread.join(min(connect_s, threading.TIMEOUT_MAX))
-        if not result:
-            raise NodeFault(
-                f"libvirt at {self.uri}", f"gave no answer within {connect_s:.1f} s", START_HINT, cause="libvirt"
-            )
-        if isinstance(result[0], self._libvirt.libvirtError):
-            raise NodeFault(f"libvirt at {self.uri}", text_of(result[0]), START_HINT, cause="libvirt") from result[0]
-        # drivers inside the process (test) have no connection to keep alive
-        with contextlib.suppress(self._libvirt.libvirtError):
-            result[0].setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
-        return result[0]
 
     def close(self) -> None:
         """End the connection; events that were not fetched are lost."""
@@ -342,7 +319,7 @@ class Domains(SavedDomains, MovingDomains):
             self._callback = self._connection.domainEventRegisterAny(
                 None, self._libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_lifecycle, None
             )
-            self._connection.registerCloseCallback(self._on_close, None)
+            self._connection.registerCloseCallback(self._on_close, self._number)
 
     def fileno(self) -> int:
         """Readable when there are events to fetch."""
@@ -360,7 +337,9 @@ class Domains(SavedDomains, MovingDomains):
     def _on_lifecycle(self, _connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: object) -> None:
         self._tell(describe_change(domain.name(), event, detail))
 
-    def _on_close(self, _connection: t.Any, reason: int, _opaque: object) -> None:
+    def _on_close(self, _connection: t.Any, reason: int, number: object) -> None:
+        if number != self._number:
+            return  # there is another connection in its place
         self._tell(
             DomainEvent("", "lost", {0: "an error", 1: "libvirt ended", 2: "libvirt was silent"}.get(reason, ""))
         )

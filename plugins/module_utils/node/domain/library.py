@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import typing as t
 
 from ...errors import NodeFault, SiteFault, VTorqueError
 
+KEEPALIVE_S, KEEPALIVE_COUNT = 5, 3
+"""A daemon that is silent for 15 s has lost us: every call in flight then fails, instead of waiting for ever."""
 START_HINT = "is libvirtd (or virtqemud) running? journalctl -u libvirtd says more"
 
 
@@ -57,6 +60,40 @@ class EventLoop:
     def _run(libvirt: t.Any) -> None:
         while libvirt.virEventRunDefaultImpl() == 0:
             pass
+
+
+def open_connection(libvirt: t.Any, uri: str, *, read_only: bool, connect_s: float) -> t.Any:
+    """Return a connection; opened in a thread, for a daemon that accepts and never answers would hold us for ever.
+
+    Args:
+        libvirt: the module.
+        uri: of the daemon.
+        read_only: for looking alone.
+        connect_s: seconds that it may take to answer.
+
+    Raises:
+        NodeFault: it does not answer.
+    """
+    result: list[t.Any] = []
+    function = libvirt.openReadOnly if read_only else libvirt.open
+
+    def work() -> None:
+        try:
+            result.append(function(uri))
+        except libvirt.libvirtError as error:
+            result.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(min(connect_s, threading.TIMEOUT_MAX))
+    if not result:
+        raise NodeFault(f"libvirt at {uri}", f"gave no answer within {connect_s:.1f} s", START_HINT, cause="libvirt")
+    if isinstance(result[0], libvirt.libvirtError):
+        raise NodeFault(f"libvirt at {uri}", text_of(result[0]), START_HINT, cause="libvirt") from result[0]
+    # drivers inside the process (test) have no connection to keep alive
+    with contextlib.suppress(libvirt.libvirtError):
+        result[0].setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
+    return result[0]
 
 
 def fault_of(lib: t.Any, error: t.Any, what: str, *, alive: t.Callable[[], object]) -> VTorqueError:

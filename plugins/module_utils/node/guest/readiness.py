@@ -19,6 +19,7 @@ from ...errors import GuestFault, ImpostorFault, NodeFault, SiteFault, UserFault
 from ...slow_libraries import load_library
 from ...state import event_log
 from ...system.clock import Deadline, Timings
+from ...time_budget import LIBVIRT_RETURN_S
 from ..domain.connection import Domains
 from ..domain.events import DomainEvent
 from ..network.addresses import Candidate, Neighbours, usable_address
@@ -211,7 +212,7 @@ def wait_ready(
         VTorqueError: a guest died, was paused, or says that it failed; holds the last lines of its console.
         WrongHostKey: another key answers in a guest's place.
         SiteFault: the deadline passed while a guest lived; says what was waited for, how long, and what was seen.
-        NodeFault: libvirt was lost.
+        NodeFault: libvirt was lost, and did not come back.
     """
     began = time.monotonic()
     watches = {guest.name: _Watch(guest, probe_s) for guest in guests}
@@ -221,7 +222,10 @@ def wait_ready(
         consoles = stack.enter_context(_watch_consoles(guests))
         _check_alive(watches, domains)
         while True:
-            _look(watches, domains, neighbours)
+            try:
+                _look(watches, domains, neighbours)
+            except NodeFault as lost:
+                _return_to(domains, watches, lost, deadline)
             if not (waiting := [watch for watch in watches.values() if watch.address is None]):
                 return {name: t.cast(str, watch.address) for name, watch in watches.items()}
             if deadline.passed:
@@ -245,6 +249,18 @@ def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbo
         # else a guest of that name ended before this one began, or this one stood still before it ran on, warm
         if facts is None or facts.state != "running":
             _check_event(event, watches)
+
+
+def _return_to(domains: Domains, watches: t.Mapping[str, _Watch], lost: NodeFault, deadline: Deadline) -> None:
+    """A daemon that was restarted has its guests again; who does not come back is the node's fault."""
+    if lost.cause != "libvirt":
+        raise lost
+    try:
+        domains.reconnect(deadline.left_s(LIBVIRT_RETURN_S))
+    except NodeFault:
+        raise lost from None
+    event_log.note(2, f"{lost}; it is back", event_log.WARNING, "readiness")
+    _check_alive(watches, domains)
 
 
 def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Deadline) -> None:

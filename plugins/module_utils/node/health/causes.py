@@ -87,6 +87,8 @@ def check_virtualisation(settings: NodeSettings, offered: Capabilities | None = 
     missing = lack(settings.hypervisor_default, settings.arch_default, offered or check_libvirt(settings))
     if missing:
         hint = "switch it on in the firmware and load kvm, or install the emulator (qemu-system)"
+        if settings.hypervisor_default != "qemu":
+            hint += "; for a trial without KVM: hypervisor_default: qemu and allow_emulation: true"
         raise NodeFault(*missing, hint, cause="virtualisation")
 
 

@@ -60,25 +60,38 @@ class Pins:
         return Pins(vcpus, used, self.io_least)
 
 
-def assign(
-    specs: t.Sequence[GuestSpec],
-    topology: Topology,
-    job_cores: cpus.Cores,
-    taken: t.Collection[int],
-    reserved: int,
-    near: int | None = None,
-) -> tuple[Pins, ...]:
+@frozen
+class CoreShare:
+    """What guests of a job can have of a node's cores.
+
+    Attributes:
+        topology: of the node.
+        job_cores: the job's on this node, ascending: positions of a map count in them.
+        taken: those of them that guests of other jobs have.
+        reserved: how many of the job's cores no vCPU may have to itself: the host's share.
+        near: the cell of the node's network card, for virtual I/O; None: it is not known.
+    """
+
+    topology: Topology
+    job_cores: cpus.Cores
+    taken: t.Collection[int]
+    reserved: int
+    near: int | None = None
+
+    @property
+    def free(self) -> cpus.Cores:
+        """The job's cores that no other job's guests have."""
+        return tuple(core for core in self.job_cores if core not in self.taken)
+
+
+def assign(specs: t.Sequence[GuestSpec], share: CoreShare) -> tuple[Pins, ...]:
     """Give the guests of a job their cores.
 
     Cores for virtual I/O are those that vCPUs and the host leave, as many as the job may have under load.
 
     Args:
         specs: all of the job's on this node; they agree on whether the user has a map.
-        topology: of the node.
-        job_cores: the job's on this node, ascending: positions of a map count in them.
-        taken: those of them that guests of other jobs have.
-        reserved: how many of the job's cores no vCPU may have to itself: the host's share.
-        near: the cell of the node's network card, for virtual I/O; None: it is not known.
+        share: the job's.
 
     Returns:
         One for each of the specs.
@@ -86,9 +99,9 @@ def assign(
     Raises:
         UserFault: the job's cores are too few; the user's map names others, or takes the host's share.
     """
-    free = tuple(core for core in job_cores if core not in taken)
+    free, reserved = share.free, share.reserved
     if specs[0].vcpu_cores not in (AUTO_CORES, PREFER_CORES):
-        pins = _by_map(specs, job_cores, taken, reserved)
+        pins = _by_map(specs, share.job_cores, share.taken, reserved)
         return _with_io_of_map(specs, pins, free, reserved) if specs[0].io_max else pins
     needs = [Need(spec.vcpus, spec.ram_mib) for spec in specs]
     spare = len(free) - sum(need.vcpus for need in needs)
@@ -96,31 +109,22 @@ def assign(
     if specs[0].io_max:
         _check_io(specs, len(free), reserved, spare - reserved)
         io = min(specs[0].io_max, spare - reserved)
-        found = place(topology, free, needs, Rules(host_threads=reserved, io_threads=io, spread=spread, near=near))
+        found = place(
+            share.topology, free, needs, Rules(host_threads=reserved, io_threads=io, spread=spread, near=share.near)
+        )
         return tuple(Pins(tuple((core,) for core in guest.cores), found.io, specs[0].io_min) for guest in found.guests)
     # a site that reserves nothing gets a core for qemu's own threads where there is one
-    found = place(topology, free, needs, Rules(host_threads=reserved or min(1, max(0, spare)), spread=spread))
+    found = place(share.topology, free, needs, Rules(host_threads=reserved or min(1, max(0, spare)), spread=spread))
     others = found.host or tuple(sorted(core for guest in found.guests for core in guest.cores))
     return tuple(Pins(tuple((core,) for core in guest.cores), others) for guest in found.guests)
 
 
-def assign_shared(
-    specs: t.Sequence[GuestSpec],
-    topology: Topology,
-    job_cores: cpus.Cores,
-    taken: t.Collection[int],
-    reserved: int,
-    near: int | None = None,
-) -> tuple[Pins, ...]:
+def assign_shared(specs: t.Sequence[GuestSpec], share: CoreShare) -> tuple[Pins, ...]:
     """Give guests whose vCPUs share cores some for virtual I/O; under load vCPUs leave more of theirs to it.
 
     Args:
         specs: as of `assign`, with all others; they ask for such cores.
-        topology: of the node.
-        job_cores: the job's on this node.
-        taken: those of them that guests of other jobs have.
-        reserved: how many of the job's cores are the host's.
-        near: as of `assign`.
+        share: the job's.
 
     Returns:
         One for each of the specs.
@@ -128,11 +132,11 @@ def assign_shared(
     Raises:
         UserFault: the job's cores are too few.
     """
-    free = tuple(core for core in job_cores if core not in taken)
+    free, reserved = share.free, share.reserved
     most = len(free) - reserved - 1
     _check_io(specs, len(free), reserved, most, vcpus=1)
-    rules = Rules(host_threads=reserved, io_threads=min(specs[0].io_max, most), near=near)
-    found = place(topology, free, (), rules)
+    rules = Rules(host_threads=reserved, io_threads=min(specs[0].io_max, most), near=share.near)
+    found = place(share.topology, free, (), rules)
     io = found.io
     shared = tuple(core for core in free if core not in found.host and core not in io[: specs[0].io_min])
     return tuple(Pins((shared,) * spec.vcpus, io, spec.io_min) for spec in specs)

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import errno
 import json
 import os
@@ -22,6 +21,7 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import ImageFault, NodeFault, SiteFault, UserFault, VTorqueError, broken_disk
 from ...frozen import frozen
+from ...slow_libraries import load_library
 from ...system.files import read_json
 from ...wire.messages import IMAGE_NAME
 
@@ -117,7 +117,7 @@ def find(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image:
     entry = _entry(name, pool)
     if entry is None:
         names = sorted({_stem(known) for known in list_names(pool)})
-        near = difflib.get_close_matches(_stem(name), names, n=1, cutoff=0.5)
+        near = load_library("difflib").get_close_matches(_stem(name), names, n=1, cutoff=0.5)
         revisions = [known for known in list_names(pool) if "@" in known and _stem(known) == _stem(name)]
         hint = f"there is {', '.join(revisions)}" if revisions else f"did you mean {near[0]}?" if near else ""
         raise UserFault(f"img={name}", f"no such image in {pool}", hint or f"images: {', '.join(names) or 'none'}")

@@ -35,13 +35,13 @@ LIMIT = 1 << 22
 
 
 def save_part(start: pathlib.Path, part: NodePart) -> None:
-    """Save by what the guests of a start were made; where it cannot be written, they cannot be moved.
+    """Save with each guest of a start by what all of them were made; where it cannot be written, they cannot be moved.
 
     Args:
         start: the directory of the start.
         part: as it was asked for; it holds keys.
     """
-    for guest in entries(start)[:1]:
+    for guest in entries(start):
         with contextlib.suppress(OSError, VTorqueError):
             files.write(guest / PART, json.dumps(to_dict(part), ensure_ascii=True))
 

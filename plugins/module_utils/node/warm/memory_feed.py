@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -19,6 +20,8 @@ import typing as t
 from ...errors import VTorqueError
 
 PIECE = 1 << 20
+PIPE = 1 << 20
+"""Bytes that wait for qemu: with the usual 64 KiB the two programs are switched twice as often."""
 LOOK_S = 0.01
 """Between two looks whether somebody reads."""
 END_S = 5.0
@@ -96,6 +99,8 @@ class MemoryFeed:
                 if error.errno != errno.ENXIO:
                     raise
                 continue
+            with contextlib.suppress(OSError):  # a system may allow less
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
             os.set_blocking(pipe, True)
             return pipe
         self._why = "was asked for by nobody"

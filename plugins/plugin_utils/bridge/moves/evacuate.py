@@ -1,10 +1,14 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node is evacuated: each guest that can goes to a spare node of its own, one after the other."""
+"""A node is evacuated: each guest that can goes to a spare node of its own, one after the other.
+
+Several guests of a start do so, too: the job is where they are, and where one stays, it goes on with that one here.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import socket
@@ -24,17 +28,19 @@ from ....module_utils.node.state.directories import entries, guest_directories
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.state.layout import start_of
 from ....module_utils.system.clock import Deadline
-from ....module_utils.system.process.environment import ROOT_ENVIRONMENT
+from ....module_utils.system.process.detached import start_detached
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import NodePart
 from ....module_utils.wire.moves import Evacuation, Evacuee
 from ..node_settings import settings_of
 from . import spares
-from .send import move, settle
+from .send import NotTaken, move, settle
 from .survey import Resident, list_residents
 
 LOCK = "evacuation"
 LOCK_S = 5.0
+LIMIT = 2000
+"""Characters of why a guest stays (`Evacuee.why`)."""
 
 
 def evacuate(request: Evacuation, policy: Policy, node: str, peer: str) -> tuple[Evacuee, ...]:
@@ -79,15 +85,7 @@ def begin(policy: Policy, node: str) -> None:
         OSError: the program cannot be called.
     """
     question = json.dumps(to_dict(Evacuation(1, "evacuate", node, False))).encode() + b"\n"
-    process = subprocess.Popen(
-        [f"{policy.prefix_nodes}/bin/vtorque-node"],
-        env=ROOT_ENVIRONMENT,
-        cwd="/",
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = start_detached([f"{policy.prefix_nodes}/bin/vtorque-node"], stdin=subprocess.PIPE)
     with t.cast(t.IO[bytes], process.stdin) as stream:
         stream.write(question)
 
@@ -101,20 +99,23 @@ def _evacuee(
     domains: Domains,
     used: set[str],
 ) -> Evacuee:
-    name = resident.guest.name if resident.guest else ""
+    row = functools.partial(Evacuee, resident.job_id, resident.start, resident.guest.name)
     if resident.why:
-        return Evacuee(resident.job_id, resident.start, name, why=resident.why[:2000])
+        return row(why=resident.why[:LIMIT])
     free, why = spares.find_free(policy, batch, but=(settings.node_name, *used))
-    if not free:
-        return Evacuee(resident.job_id, resident.start, name, why=f"no spare node is free: {why}"[:2000])
-    used.add(free[0])
-    if request.dry_run:
-        return Evacuee(resident.job_id, resident.start, name, free[0])
-    try:
-        moved = move(resident, free[0], settings, batch, domains)
-    except VTorqueError as error:
-        return Evacuee(resident.job_id, resident.start, name, why=" ".join(str(error).split())[:2000])
-    return Evacuee(resident.job_id, resident.start, name, free[0], "", moved.seconds, moved.paused_s)
+    refusals = [] if free else [f"no spare node is free: {why}"]
+    for target in free:
+        used.add(target)
+        if request.dry_run:
+            return row(target)
+        try:
+            moved = move(resident, target, settings, batch, domains)
+            return row(target, "", moved.seconds, moved.paused_s)
+        except VTorqueError as error:
+            refusals.append(" ".join(str(error).split()))
+            if not isinstance(error, NotTaken):  # another one would do no better, or it is not known where it is
+                break
+    return row(why="; ".join(refusals)[:LIMIT])
 
 
 def _refuse_nodes(batch: BatchSystem, here: str, peer: str) -> None:

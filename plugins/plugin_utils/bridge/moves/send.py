@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import time
 import typing as t
 import xml.etree.ElementTree as ET
@@ -57,6 +58,10 @@ MOVED_FILES = ("seed.iso", "known_hosts", user_additions.HAS)
 """What a guest has in its directory besides its disk, and the spare node cannot make."""
 
 
+class NotTaken(VTorqueError):
+    """A spare node did not take a guest in; nothing was copied, and another one may."""
+
+
 def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSystem, domains: Domains) -> Moved:
     """Have a guest go on, on a spare node.
 
@@ -71,10 +76,14 @@ def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSy
         What became of it.
 
     Raises:
+        NotTaken: it is here as before, and may go to another spare node.
         VTorqueError: it is here as before; or it is not known where it is.
     """
-    guest = t.cast(pathlib.Path, resident.guest)
-    spares.claim(batch, target, resident.job_id)
+    guest = resident.guest
+    try:
+        spares.claim(batch, target, resident.job_id)
+    except VTorqueError as error:
+        raise NotTaken(error.what, error.why, error.hint) from error
     began = time.monotonic()
     try:
         place = moves.order_move(guest, target)
@@ -89,6 +98,8 @@ def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSy
             return moved
         why = f"guest {guest.name} did not go to {target}, and goes on here: {error}"
         _log(settings, resident.job_id, resident.start, why, event_log.WARNING)
+        if isinstance(error, OSError):
+            raise VTorqueError(f"the move of guest {guest.name}", str(error)) from error
         raise
     return _commit(
         guest, resident.job_id, resident.start, target, settings, domains, time.monotonic() - began, paused_s
@@ -139,10 +150,11 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
     arrival = _arrival(guest, file, part, target, settings, timeout_s + 2 * REMOVAL_S)
     stream = functools.partial(Stream, 1, "stream", resident.job_id, resident.start, target, guest.name)
     qemu_uid = domains.capabilities().qemu_ids[0]
-    call = open_call(target, arrival)
+    call, taken = open_call(target, arrival), False
     try:
         answer = send_files(target, stream(FILES, PLACE_S), _contents(guest, domains))
         slot = int(answer["slots"][0])
+        taken = True
         with contextlib.ExitStack() as opened:
             for channel, uid in ((LIBVIRT, os.geteuid()), (MEMORY, qemu_uid), (DISK, qemu_uid)):
                 serve = functools.partial(tunnel, target, stream(channel, 0.0))
@@ -159,14 +171,24 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
             )
         read_answer(call, target, Deadline.after(REMOVAL_S))
         return paused_s
-    except VTorqueError:
-        with contextlib.suppress(NotAnswered):  # what the spare node says of it itself is worth more
-            read_answer(call, target, Deadline.after(WHY_S))
-        raise
+    except (OSError, VTorqueError) as error:
+        why = _reason(call, target, error, f"the move of guest {guest.name}")
+        raise (why if taken else NotTaken(why.what, why.why, why.hint)) from error
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise VTorqueError(f"vtorque-node on {target}", f"its answer is of another form: {error}") from error
     finally:
         end_call(call)
+
+
+def _reason(call: subprocess.Popen[bytes], target: str, error: OSError | VTorqueError, what: str) -> VTorqueError:
+    """Return why a guest did not come to a spare node: what that says of it itself is worth more than an error here."""
+    try:
+        read_answer(call, target, Deadline.after(WHY_S))
+    except NotAnswered:
+        pass
+    except VTorqueError as refusal:
+        return refusal
+    return error if isinstance(error, VTorqueError) else VTorqueError(what, str(error))
 
 
 def _arrival(

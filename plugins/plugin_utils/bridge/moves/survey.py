@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which starts have guests on this node, and what keeps each of them here."""
+"""Which guests of jobs are on this node, and what keeps each of them here."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import pathlib
 import typing as t
 
 from ....module_utils.eligibility.guest_saving import (
-    BATCH,
     CHECKPOINTS,
     NETWORKS,
     OSV,
     PINNED,
-    SEVERAL,
+    STAYS,
     UEFI,
     objections_to_move,
 )
@@ -29,6 +28,7 @@ from ....module_utils.node.domain.connection import Domains
 from ....module_utils.node.domain.domain_xml import boots_by_uefi, unsavable_parts
 from ....module_utils.node.state import moves, pause_order, start_lock
 from ....module_utils.node.state.directories import entries
+from ....module_utils.node.state.guest_file import read_guest_file
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.state.layout import start_of
 from ....module_utils.wire.messages import PREFER_CORES, NodePart
@@ -36,12 +36,12 @@ from ....module_utils.wire.messages import PREFER_CORES, NodePart
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resident:
-    """A start that has guests here.
+    """A guest of a start that is here.
 
     Attributes:
         key: of the start.
-        guest: the directory of its only guest; None: it has several.
-        part: by which it was made; None: it cannot be moved.
+        guest: its directory.
+        part: by which it was made, without the other guests of its start; None: it cannot be moved.
         job: the batch server's answer; None: it gave none.
         why: what keeps it here; "": nothing.
     """
@@ -49,7 +49,7 @@ class Resident:
     key: str
     job_id: str
     start: int
-    guest: pathlib.Path | None = None
+    guest: pathlib.Path
     part: NodePart | None = None
     job: BatchJob | None = None
     why: str = ""
@@ -58,7 +58,9 @@ class Resident:
 def list_residents(
     policy: Policy, settings: NodeSettings, batch: BatchSystem, domains: Domains
 ) -> tuple[Resident, ...]:
-    """Return the starts that have guests on this node.
+    """Return the guests of jobs that are on this node.
+
+    What keeps one guest of a start here, keeps all of them.
 
     Args:
         policy: the site's.
@@ -69,52 +71,65 @@ def list_residents(
     Raises:
         NodeFault: libvirt does not answer, or the disk.
     """
-    found = []
+    found: list[Resident] = []
     for place in entries(settings.guests_dir):
         named = start_of(place.name)
         guests = [path for path in entries(place) if path.is_dir()] if named else []
         if named is None or not guests:
             continue
-        resident = Resident(place.name, *named, guests[0] if len(guests) == 1 else None)
+        residents = [Resident(place.name, *named, guest) for guest in guests]
         try:
-            found.append(_examine(resident, guests, policy, settings, batch, domains))
+            found += _examine(residents, policy, settings, batch, domains)
         except UnknownJob:
-            found.append(dataclasses.replace(resident, why="the batch server does not know its job"))
+            found += _keep(residents, "the batch server does not know its job")
         except VTorqueError as error:
-            found.append(dataclasses.replace(resident, why=str(error)))
+            found += _keep(residents, str(error))
     return tuple(found)
 
 
+def _keep(residents: t.Sequence[Resident], why: str, job: BatchJob | None = None) -> list[Resident]:
+    return [dataclasses.replace(resident, why=why, job=job) for resident in residents]
+
+
 def _examine(
-    resident: Resident,
-    guests: t.Sequence[pathlib.Path],
-    policy: Policy,
-    settings: NodeSettings,
-    batch: BatchSystem,
-    domains: Domains,
-) -> Resident:
-    job = batch.job(resident.job_id)
-    resident = dataclasses.replace(resident, job=job)
-    if job.state != "R" or job.start_count != resident.start:
+    residents: t.Sequence[Resident], policy: Policy, settings: NodeSettings, batch: BatchSystem, domains: Domains
+) -> list[Resident]:
+    """Return the guests of one start, with what keeps them here."""
+    first = residents[0]
+    job = batch.job(first.job_id)
+    if job.state != "R" or job.start_count != first.start:
         why = f"its job is in state {job.state or 'unknown'} of start {job.start_count}"
-        return dataclasses.replace(resident, why=why)
-    if (source := moves.source_of(guests[0].parent)) and not any(same_host(settings.node_name, n) for n in job.nodes):
-        return dataclasses.replace(resident, why=f"it came from {source}, and a guest is moved once")
-    if start_lock.tombstone(settings, resident.key).exists() or not start_lock.is_held(
-        start_lock.start_lock(settings, resident.key)
+        return _keep(residents, why, job)
+    source = moves.source_of(first.guest.parent)
+    if source and not any(same_host(settings.node_name, node) for node in job.nodes):
+        return _keep(residents, f"it came from {source}, and a guest is moved once", job)
+    if start_lock.tombstone(settings, first.key).exists() or not start_lock.is_held(
+        start_lock.start_lock(settings, first.key)
     ):
-        return dataclasses.replace(resident, why="it ends, or nobody watches it")
-    if pause_order.is_ordered(settings, resident.key):
-        return dataclasses.replace(resident, why="its guests stand still by an order, for a suspension or a checkpoint")
-    reasons = objections_to_move(_parts_in_the_way(resident, guests, policy, domains))
-    if reasons or len(guests) > 1:
-        return dataclasses.replace(resident, why="; ".join(reasons))
-    return dataclasses.replace(resident, part=moves.read_part(guests[0]))
+        return _keep(residents, "it ends, or nobody watches it", job)
+    if pause_order.is_ordered(settings, first.key):
+        return _keep(residents, "its guests stand still by an order, for a suspension or a checkpoint", job)
+    part = moves.read_part(first.guest)
+    guests = [resident.guest for resident in residents]
+    if reasons := objections_to_move(_parts_in_the_way(guests, part, policy, domains)):
+        return _keep(residents, "; ".join(reasons), job)
+    return [dataclasses.replace(one, job=job, part=_part_of(one.guest, part)) for one in residents]
 
 
-def _parts_in_the_way(
-    resident: Resident, guests: t.Sequence[pathlib.Path], policy: Policy, domains: Domains
-) -> set[str]:
+def _part_of(guest: pathlib.Path, part: NodePart) -> NodePart:
+    """Return by what one guest of a start was made.
+
+    Raises:
+        VTorqueError: that is not known.
+    """
+    file = read_guest_file(guest)
+    specs = tuple(spec for spec in part.guests if file is not None and spec.rank == file.rank)
+    if len(specs) != 1:
+        raise VTorqueError(f"guest {guest.name}", "its rank is not among those of its start")
+    return dataclasses.replace(part, guests=specs)
+
+
+def _parts_in_the_way(guests: t.Sequence[pathlib.Path], part: NodePart, policy: Policy, domains: Domains) -> set[str]:
     found: set[str] = set()
     for guest in guests:
         facts = domains.facts(guest.name)
@@ -122,13 +137,11 @@ def _parts_in_the_way(
             raise SiteFault(f"guest {guest.name}", f"its state is {facts.state if facts else 'unknown to libvirt'}")
         found |= unsavable_parts(facts.xml)
         found |= {UEFI} if boots_by_uefi(facts.xml) else set()
-    part = moves.read_part(guests[0])
     there = {
-        SEVERAL: len(part.guests) > 1,
         CHECKPOINTS: part.checkpoint_min >= 0,
         OSV: any(not kind_of(spec.distro).linux for spec in part.guests),
         PINNED: any(spec.vcpu_cores not in ("", PREFER_CORES) or spec.io_max for spec in part.guests),
         NETWORKS: any(spec.networks for spec in part.guests),
-        BATCH: not facts_of(policy.batch_system).checkpoints,
+        STAYS: not facts_of(policy.batch_system).moves,
     }
     return found | {name for name, has in there.items() if has}

@@ -140,6 +140,7 @@ def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
         return
     if not found:
         print("no records that you may read" if not call.job else "no records of it that you may read")
+        print("(the record of a job comes to the front end when the job ends; vmgr job watch follows one that runs)")
         return
     rows = [
         (

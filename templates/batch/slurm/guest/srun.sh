@@ -257,19 +257,7 @@ FIRST
     exec "$@"
 fi
 
-quote() { # word: as one word for a shell
-    printf "'"
-    printf '%s' "$1" | sed "s/'/'\\\\''/g"
-    printf "' "
-}
-
-# what belongs to this guest, this login or this shell stays here
-exports=$(
-    unset -v HOME USER LOGNAME SHELL MAIL HOSTNAME PWD OLDPWD SHLVL _ TMPDIR DISPLAY XAUTHORITY XDG_RUNTIME_DIR \
-        XDG_SESSION_ID SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY BASH_ENV ENV
-    export -p
-)
-command=$(for word in "$@"; do quote "$word"; done)
+# {% include "guest/command.sh" %}
 start=$(quote "$(pwd)")
 mask=$(umask)
 
@@ -347,6 +335,7 @@ exit "$greatest"
 there() { # number of the guest, host, tasks with commas, their numbers here: run them there
     how="node=$1 host=$2 numbers=$3 tasks='$4' reader=$input from_there=$from_there length=$length width=$width
 quiet=$quiet mask=$mask start=$start"
+    # shellcheck disable=SC2154 # of command.sh
     text="$exports
 set -- $command
 $how$far_end"

@@ -77,19 +77,7 @@ fi
 [ -z "$copies" ] || to=$((copies - 1))
 [ -z "$number" ] || from=$number to=$number
 
-quote() { # word: as one word for a shell
-    printf "'"
-    printf '%s' "$1" | sed "s/'/'\\\\''/g"
-    printf "' "
-}
-
-# what belongs to this guest, this login or this shell stays here
-exports=$(
-    unset -v HOME USER LOGNAME SHELL MAIL HOSTNAME PWD OLDPWD SHLVL _ TMPDIR DISPLAY XAUTHORITY XDG_RUNTIME_DIR \
-        XDG_SESSION_ID SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY BASH_ENV ENV
-    export -p
-)
-command=$(for word in "$@"; do quote "$word"; done)
+# {% include "guest/command.sh" %}
 
 # what the other side runs; when its input ends, which this program holds open, its programs are ended
 # shellcheck disable=SC2016 # for the other side's shell
@@ -124,6 +112,7 @@ exit "$greatest"
 there() { # host task...: run them there
     there=$1
     shift
+    # shellcheck disable=SC2154 # of command.sh
     text="$exports
 set -- $command
 verbose=$verbose tasks='$*'$far_end"

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import pathlib
+import platform
+import re
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import doctor_checks
@@ -76,6 +78,71 @@ def test_lines_that_lead_to_our_launchers_are_named_by_pattern_and_link_too(
     text = text.replace(str(launchers), "/opt/site")
     result = run(slurm_info, capfd, commands=str(commands(tmp_path / "other", text)), launchers=str(launchers))
     assert result["calls"] == []
+
+
+MODULE = "/etc/vtorque/slurm/vtorque_job_submit.lua"
+CALLS = f'''local is_there, vtorque = pcall(dofile, "{MODULE}")'''
+
+
+def plain_sbatch(
+    place: pathlib.Path,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    plugins: str = "(null)",
+    controller: str = "",
+    file: str = "",
+) -> list[str]:
+    """What a site reads about plain sbatch that wants it.
+
+    Args:
+        place: an empty directory.
+        capfd: of pytest.
+        plugins: JobSubmitPlugins of the controller.
+        controller: its host; "": this one.
+        file: the text of the site's own job_submit.lua; "": there is none.
+    """
+    if file:
+        (place / "job_submit.lua").write_text(file)
+    changed = {
+        r"(?m)^(JobSubmitPlugins +=) .*$": plugins,
+        r"(?m)^(SlurmctldHost\[0\] +=) .*$": controller or platform.node(),
+        r"(?m)^(SLURM_CONF +=) .*$": f"{place}/slurm.conf",
+    }
+    text = CONFIG
+    for pattern, value in changed.items():
+        text, count = re.subn(pattern, rf"\1 {value}", text)
+        assert count == 1
+    said = run(slurm_info, capfd, commands=str(commands(place / "bin", text)), job_submit=MODULE)["settings"]
+    assert isinstance(said, list)
+    return said
+
+
+def test_lines_for_plain_sbatch_are_named_where_the_site_wants_it(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plugins, calls = plain_sbatch(tmp_path, capfd)
+    assert "write JobSubmitPlugins=lua into slurm.conf" in plugins
+    assert f"{tmp_path}/job_submit.lua of {platform.node()}, at its top" in calls
+    assert f"`{CALLS}`" in calls
+    assert "`if is_there and vtorque(job_desc) ~= slurm.SUCCESS then return slurm.ERROR end`" in calls
+
+
+def test_plugins_of_the_sites_own_stay_in_the_line(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plugins, _calls = plain_sbatch(tmp_path, capfd, plugins="all_partitions")
+    assert "write JobSubmitPlugins=all_partitions,lua into" in plugins
+
+
+def test_site_whose_file_calls_the_module_hears_nothing_of_it(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert plain_sbatch(tmp_path, capfd, plugins="lua", file=f"{CALLS}\n") == []
+
+
+def test_controller_of_another_host_needs_the_module_too(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (calls,) = plain_sbatch(tmp_path, capfd, plugins="lua", controller="head9(192.0.2.1)", file="-- another's\n")
+    assert f"job_submit.lua of head9, if it does not call {MODULE} yet, which must be there" in calls
 
 
 def test_jobs_are_those_in_virtual_machines(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:

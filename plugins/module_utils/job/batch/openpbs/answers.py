@@ -20,6 +20,7 @@ from ....text import printable
 from ....wire.messages import HOST_NAME
 from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
+from ..shared.exec_hosts import read_slots
 from ..shared.odd_job import odd_job
 
 RESOURCE = "vtorque"
@@ -28,7 +29,6 @@ STATES = {"B": "Q", "F": "C", "X": "C", "M": "C", "U": "S"}
 """Letters of OpenPBS's own for `BatchJob.state`: an array that has begun waits for its members, which are jobs; a job
 that another server has is over here."""
 READS = "vTorque reads the answers of OpenPBS 23.06"
-MAX_SLOTS = 1 << 20
 _CHUNK = re.compile(rf"(?P<host>{HOST_NAME})(:[0-9]{{1,5}})?/[0-9]{{1,6}}(\*(?P<slots>[0-9]{{1,6}}))?")
 _FIRST_BRACE = re.compile(r"^[ \t\ufeff]*\{", re.MULTILINE)
 _QUOTED = 120
@@ -114,17 +114,8 @@ def parse_exec_host(text: str) -> tuple[str, ...]:
     Raises:
         SiteFault: another form; what it means would be a guess.
     """
-    slots: list[str] = []
-    for part in text.split("+") if text else ():
-        found = _CHUNK.fullmatch(part)
-        if not found:
-            raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} is not of the form host/number*slots")
-        # a chunk without a processor (`*0`) has its host all the same
-        count = max(1, int(found["slots"] or 1))
-        if count > MAX_SLOTS - len(slots):
-            raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} holds {count} slots")
-        slots += [found["host"]] * count
-    return tuple(slots)
+    # a chunk without a processor (`*0`) has its host all the same
+    return read_slots(text, _CHUNK, "host/number*slots", lambda slots: (max(1, int(slots or 1)),))
 
 
 def _entries(data: bytes, key: str, tool: str) -> tuple[Form, str]:

@@ -87,13 +87,7 @@ def check_hooks(place: pathlib.Path, owner_uid: int, expected: str = "") -> Find
 
 
 def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
-    """Check that the batch server is set as vTorque needs it.
-
-    Args:
-        batch: is asked.
-        nodes: compute nodes of the site.
-        preface: text that its commands write before their answers, or "".
-    """
+    """Check that the batch server is set as vTorque needs it; see `DoctorAdapter.check_server`."""
     try:
         settings = batch.server()
         resource = batch.resource() if isinstance(batch, OpenPbs) else ""

@@ -21,6 +21,7 @@ from ....effects import leaves_nothing
 from ....errors import SiteFault, VTorqueError
 from ....wire.messages import JOB_ID, USER_NAME
 from ..hook_call import HookCall, HookEnd, HookLimits, Role
+from ..shared import mom_traces
 from .answers import parse_exec_host
 from .hook_orders import CALL
 
@@ -106,12 +107,8 @@ def read_alarm_s(home: pathlib.Path) -> int:
     Args:
         home: of OpenPBS (PBS_HOME).
     """
-    try:
-        text = (home / "mom_priv/hooks" / f"{HOOK}.HK").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ALARM_S
-    found = re.findall(r"^alarm=([1-9][0-9]{0,5})$", text, re.MULTILINE)
-    return int(found[-1]) if found else ALARM_S
+    file = home / "mom_priv/hooks" / f"{HOOK}.HK"
+    return mom_traces.read_alarm_s(file, r"^alarm=([1-9][0-9]{0,5})$", ALARM_S)
 
 
 @leaves_nothing

@@ -17,13 +17,15 @@ import re
 import typing as t
 
 from ....errors import VTorqueError
-from ..own_job import JobScript, OwnJob
+from ..own_job import JobScript
 from ..shared import mom_shell
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
     from ..api import BatchJob
 
+job_id_of = mom_shell.job_id_of
+own_job = mom_shell.own_job
 launcher_variables = mom_shell.launcher_variables
 is_submitted = mom_shell.is_submitted
 script_path = mom_shell.script_path
@@ -31,29 +33,8 @@ NODE_PATHS: tuple[bytes, ...] = (b"TMPDIR", b"PBS_JOBCOOKIE", b"PBS_MOMPORT", b"
 """Variables that name paths of the node, or by which a process speaks to the MOM there."""
 
 
-def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
-    """Return the job's id as its environment has it; "" where no job is."""
-    return variables.get(b"PBS_JOBID", b"").decode(errors="replace")
-
-
-def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
-    """Return the start that this process is the shell of, as root noted it; None: root noted none.
-
-    It is named by the process that was the parent of the prologue hook on the first node: this one (recorded), or its
-    parent in an interactive job.
-    """
-    return mom_shell.own_job(job_id_of(variables))
-
-
 def read_script(arguments: t.Sequence[str]) -> JobScript:
-    """Return the script of a batch job: its path is the line on standard input.
-
-    Args:
-        arguments: of the shell; a batch job has none.
-
-    Raises:
-        VTorqueError: there is none, or it cannot be read.
-    """
+    """Return the script of a batch job: its path is the line on standard input; see `ShellAdapter.read_script`."""
     read_command(arguments)
     line = mom_shell.read_line()
     path = re.sub(rb"\\(.)", rb"\1", line.partition(b"\n")[0])
@@ -94,12 +75,7 @@ def counts(
 ) -> dict[bytes, bytes]:
     """Return the variable that counts the processors of a host; OMP_NUM_THREADS is the user's (`ompthreads`).
 
-    Args:
-        processors: of all guests and bare hosts.
-        hosts: how many of both there are.
-        first: processors of the first guest.
-        names: of the hosts; they are in the node file.
-        each: processors of each host; so are they.
+    The node file has the names of hosts and the processors of each; see `ShellAdapter.counts`.
     """
     return {b"NCPUS": b"%d" % first}
 

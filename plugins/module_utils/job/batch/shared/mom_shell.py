@@ -21,11 +21,19 @@ if t.TYPE_CHECKING:
 LINE_LIMIT = 1 << 20
 
 
-def own_job(job_id: str) -> OwnJob | None:
+def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
+    """Return the job's id as its environment has it; "" where no job is."""
+    return variables.get(b"PBS_JOBID", b"").decode(errors="replace")
+
+
+def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
     """Return the start that this process is the shell of, as root noted it; None: root noted none.
 
+    It is named by the process that was the parent of the prologue hook on the first node: this one in a batch job, its
+    parent in an interactive one (recorded on TORQUE 6.1.3; on OpenPBS, a batch job).
+
     Args:
-        job_id: of the job, as its environment has it; root's record must name it.
+        variables: of the job, as its environment has them; root's record must name the job.
     """
     for pid in (os.getpid(), os.getppid()):
         process = ProcessId.of(pid)
@@ -33,7 +41,7 @@ def own_job(job_id: str) -> OwnJob | None:
             target = shell_link.link_of(process).readlink()
         except OSError:
             continue
-        return OwnJob(job_id, target.name, process)
+        return OwnJob(job_id_of(variables), target.name, process)
     return None
 
 

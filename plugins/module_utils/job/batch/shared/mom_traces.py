@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that a MOM of Torque or OpenPBS has of jobs on its node, whatever the server says."""
+"""Files that a MOM of Torque or OpenPBS has on its node: of jobs, whatever the server says, and of its settings."""
 
 from __future__ import annotations
 
@@ -61,3 +61,19 @@ def _names(directory: pathlib.Path) -> list[str]:
 def _number(name: str) -> tuple[str, str] | None:
     found = _NUMBER.match(name)
     return (found[1], found[2] or found[3] or "") if found else None
+
+
+def read_alarm_s(file: pathlib.Path, line: str, default_s: int) -> int:
+    """Return the seconds of the last line that sets them, else those of a MOM that nobody has set.
+
+    Args:
+        file: of the MOM's, with how long a hook may run; one that cannot be read sets nothing.
+        line: a regular expression for the beginning of such a line, with the number as its one group.
+        default_s: the batch system's own.
+    """
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return default_s
+    found = re.findall(line, text, re.MULTILINE)
+    return int(found[-1]) if found else default_s

@@ -15,6 +15,7 @@ from ...request.sizes import NodeSize
 from ..api import WANTED
 from . import node_note
 from .server_command import Answer, run_command
+from .shell_signals import CHECKPOINT_SIGNAL, PARK_SIGNAL
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline
@@ -23,10 +24,6 @@ if t.TYPE_CHECKING:
 SHORT_ID = r"[0-9]{1,12}(\[[0-9]{1,7}\])?"
 ODD_IN_COMMENTS = r"[^A-Za-z0-9 ._:;/()%+@\[\]-]"
 """`-W` is a list joined by commas with `=` in each entry, so that neither may stand in a comment."""
-
-
-CHECKPOINT_SIGNAL, PARK_SIGNAL = 60, 61
-"""As `job/shell/job_signals.py` has them."""
 
 
 class PbsServer:

@@ -23,6 +23,7 @@ from ..api import GIVEN_UP, NOTE_PREFIX, SUSPENDED, WANTED, BatchJob, BatchNode,
 from ..host_match import same_host
 from ..shared import node_note
 from ..shared.server_command import Refused
+from ..shared.shell_signals import CHECKPOINT_SIGNAL, PARK_SIGNAL
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions
@@ -228,12 +229,13 @@ class Slurm:
             raise SiteFault(f"job {job_id} is not suspended", f"scontrol suspend was called; its state is {state}")
 
     def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
-        """See `BatchSystem.ask_checkpoint`: its jobs have none.
+        """`scancel --batch --signal=60` or 61, which the owner may: real-time signals, sent to the job's shell alone.
 
         Raises:
-            SiteFault: always.
+            SiteFault: see `BatchSystem.ask_checkpoint`.
         """
-        raise SiteFault(f"a checkpoint of job {job_id}", "is not available with Slurm yet")
+        number = PARK_SIGNAL if park else CHECKPOINT_SIGNAL
+        self._run("scancel", "--batch", f"--signal={number}", self._name(job_id), subject=job_id)
 
     def park(self, job_id: str) -> None:
         """`scontrol requeuehold`, which does both at once.

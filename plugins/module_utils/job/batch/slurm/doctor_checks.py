@@ -14,6 +14,7 @@ import typing as t
 from ....errors import SiteFault
 from ....time_budget import HOOK_RESERVE_S
 from ....wire.health_report import BAD, INSTALL, WARN, Finding
+from ..host_match import same_host
 from ..shared.commands_directory import commands_directory
 from ..shared.hook_program import why_unsafe
 from . import node_traces
@@ -38,6 +39,11 @@ BOOT_S = 300
 """Seconds that a Prolog may take by default, and a margin."""
 NONE_S = 65534
 """What a bound of seconds is where there is none."""
+CALL = (
+    'local is_there, vtorque = pcall(dofile, "{}")',
+    "if is_there and vtorque(job_desc) ~= slurm.SUCCESS then return slurm.ERROR end",
+)
+"""Lines of a site's job_submit.lua that call our module."""
 SAME = "Match"
 """HASH_VAL of a host whose slurm.conf is the controller's."""
 Wrong = tuple[str, str]
@@ -88,13 +94,7 @@ def check_hooks(
 
 
 def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
-    """Is Slurm set as vTorque needs it?
-
-    Args:
-        batch: is asked.
-        nodes: compute nodes of the site.
-        preface: not used: JSON has none.
-    """
+    """Check that Slurm is set as vTorque needs it; JSON has no preface; see `DoctorAdapter.check_server`."""
     try:
         settings = batch.configuration() if isinstance(batch, Slurm) else {}
     except SiteFault as error:
@@ -105,6 +105,35 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
         return Finding("server", BAD, BAD, problem, "Slurm 22.05")
     found = _other_file(settings) or _wrong_setting(settings, BOOT_S)
     return Finding("server", BAD, BAD, *found) if found else Finding("server")
+
+
+def plain_sbatch_lines(settings: t.Mapping[str, str], module: pathlib.Path, host: str) -> list[str]:
+    """Return what is missing until plain sbatch reads lines `#VM`, one sentence each with the lines to write.
+
+    Args:
+        settings: of the controller, by the names of slurm.conf.
+        module: our module for the site's own job_submit.lua, as that file names it.
+        host: this host.  Only the controller's own has the site's file.
+    """
+    found = []
+    plugins = [one for one in settings.get("JobSubmitPlugins", "").split(",") if one not in ("", "(null)")]
+    if "lua" not in plugins:
+        line = f"JobSubmitPlugins={','.join([*plugins, 'lua'])}"
+        found.append(f"Slurm reads no job_submit.lua: write {line} into slurm.conf, then scontrol reconfigure")
+    file = pathlib.Path(settings.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "job_submit.lua"
+    controller = settings.get("SlurmctldHost[0]", host).partition("(")[0]
+    with contextlib.suppress(OSError):
+        if os.fsencode(module) in file.read_bytes()[:LOOKED_AT]:
+            return found
+    place = f"{file} of {controller}"
+    if not same_host(controller, host):
+        place += f", if it does not call {module} yet, which must be there as it is here"
+    first, second = CALL[0].format(module), CALL[1]
+    found.append(
+        f"plain sbatch reads no lines #VM: write into {place}, at its top `{first}`, and in slurm_job_submit, after the"
+        f" site's own checks, `{second}`, then scontrol reconfigure (docs/admin/slurm.md has a whole file)"
+    )
+    return found
 
 
 def _needed_s(policy: Policy | None) -> int:

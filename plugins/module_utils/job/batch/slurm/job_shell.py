@@ -158,15 +158,7 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
 def counts(
     *, processors: int, hosts: int, first: int, names: t.Sequence[str] = (), each: t.Sequence[int] = ()
 ) -> dict[bytes, bytes]:
-    """Return the variables that count a job's processors and hosts, and that name the hosts.
-
-    Args:
-        processors: of all guests and bare hosts.
-        hosts: how many of both there are.
-        first: processors of the first guest.
-        names: of the hosts, the first guest first.
-        each: processors of each host, in that order; empty: the same everywhere.
-    """
+    """Return the variables that count processors and hosts of a job, and name its hosts; see `ShellAdapter.counts`."""
     found = {
         b"SLURM_JOB_NUM_NODES": b"%d" % hosts,
         b"SLURM_NNODES": b"%d" % hosts,

@@ -18,6 +18,7 @@ from ....errors import SiteFault
 from ....text import printable
 from ....wire.messages import HOST_NAME
 from ..api import BatchJob, BatchNode, UnknownJob
+from ..shared.exec_hosts import read_slots
 
 _OF_GPUS = "-gpu"
 _READ_ONCE = {
@@ -47,7 +48,6 @@ _READ_ONCE = {
     "node_exclusive",
 }
 _SLOTS = re.compile(rf"(?P<host>{HOST_NAME})/(?P<slots>[0-9]{{1,6}}(-[0-9]{{1,6}})?(,[0-9]{{1,6}}(-[0-9]{{1,6}})?)*)")
-_MAX_SLOTS = 1 << 20
 _FIRST_TAG = re.compile(r"^[ \t\ufeff]*<", re.MULTILINE)
 _OF_TEXT = "\t\n\v\f\r\x1b"
 """Control characters that stand in text for people: blanks, and the colours of a terminal."""
@@ -191,18 +191,13 @@ def parse_exec_host(text: str) -> tuple[str, ...]:
     Raises:
         SiteFault: another form; what it means would be a guess.
     """
-    slots: list[str] = []
-    for part in text.split("+") if text else ():
-        found = _SLOTS.fullmatch(part)
-        if not found:
-            raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} is not of the form host/slots")
-        for piece in found["slots"].split(","):
-            first, _dash, last = piece.partition("-")
-            count = int(last or first) - int(first) + 1
-            if not 0 < count <= _MAX_SLOTS - len(slots):
-                raise SiteFault(f"exec_host {text[:80]!r}", f"{part[:80]!r} holds {count} slots")
-            slots += [found["host"]] * count
-    return tuple(slots)
+    return read_slots(text, _SLOTS, "host/slots", _count_slots)
+
+
+def _count_slots(slots: str | None) -> t.Iterator[int]:
+    for piece in (slots or "").split(","):
+        first, _dash, last = piece.partition("-")
+        yield int(last or first) - int(first) + 1
 
 
 def parse_exec_gpus(text: str) -> tuple[str, ...]:

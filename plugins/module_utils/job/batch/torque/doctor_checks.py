@@ -125,13 +125,7 @@ def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
 
 
 def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") -> Finding:
-    """Check that the batch server is set as vTorque needs it.
-
-    Args:
-        batch: is asked.
-        nodes: compute nodes of the site.
-        preface: text that its commands write before their answers, or "".
-    """
+    """Check that the batch server is set as vTorque needs it; see `DoctorAdapter.check_server`."""
     try:
         server = batch.server()
     except SiteFault as error:

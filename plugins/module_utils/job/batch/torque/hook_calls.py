@@ -15,6 +15,7 @@ from ....errors import VTorqueError
 from ....time_budget import ALARM_MARGIN_S, LONGEST_START_S, TORQUE_ALARM_S
 from ....wire.messages import JOB_ID, USER_NAME
 from ..hook_call import HookCall, HookEnd, HookLimits, Role
+from ..shared import mom_traces
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -76,12 +77,8 @@ def read_alarm_s(torque_home: pathlib.Path) -> int:
     Returns:
         Seconds.
     """
-    try:
-        text = (torque_home / "mom_priv" / "config").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return TORQUE_ALARM_S
-    found = re.findall(r"^\s*\$prologalarm\s+([0-9]{1,6})\b", text, re.MULTILINE)
-    return int(found[-1]) if found else TORQUE_ALARM_S
+    line = r"^\s*\$prologalarm\s+([0-9]{1,6})\b"
+    return mom_traces.read_alarm_s(torque_home / "mom_priv" / "config", line, TORQUE_ALARM_S)
 
 
 @leaves_nothing

@@ -19,13 +19,15 @@ import re
 import typing as t
 
 from ....errors import VTorqueError
-from ..own_job import JobScript, OwnJob
+from ..own_job import JobScript
 from ..shared import mom_shell
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
     from ..api import BatchJob
 
+job_id_of = mom_shell.job_id_of
+own_job = mom_shell.own_job
 launcher_variables = mom_shell.launcher_variables
 is_submitted = mom_shell.is_submitted
 script_path = mom_shell.script_path
@@ -36,29 +38,8 @@ DISPLAY = rb"localhost:(?:[5-9][0-9]|[1-9][0-9]{2,3})\.[0-9]{1,3}"
 sets DISPLAY whatever `-v` and `-V` say (setup_x11_forwarding, start_exec.c).  Another one is of another host."""
 
 
-def job_id_of(variables: t.Mapping[bytes, bytes]) -> str:
-    """Return the job's id as its environment has it; "" where no job is."""
-    return variables.get(b"PBS_JOBID", b"").decode(errors="replace")
-
-
-def own_job(variables: t.Mapping[bytes, bytes]) -> OwnJob | None:
-    """Return the start that this process is the shell of, as root noted it; None: root noted none.
-
-    It is named by the process that was the parent of `prologue`: this one (batch), or its parent (interactive),
-    recorded on TORQUE 6.1.3.
-    """
-    return mom_shell.own_job(job_id_of(variables))
-
-
 def read_script(arguments: t.Sequence[str]) -> JobScript:
-    """Return the script of a batch job: its path is the first word on standard input.
-
-    Args:
-        arguments: of the shell; a batch job has none.
-
-    Raises:
-        VTorqueError: there is none, or it cannot be read.
-    """
+    """Return the script of a batch job: its path begins standard input; see `ShellAdapter.read_script`."""
     if read_command(arguments):
         raise VTorqueError("nothing was run", "a command without a terminal is not how the batch system starts jobs")
     line = mom_shell.read_line()
@@ -101,14 +82,9 @@ def display_of(variables: t.Mapping[bytes, bytes]) -> str:
 def counts(
     *, processors: int, hosts: int, first: int, names: t.Sequence[str] = (), each: t.Sequence[int] = ()
 ) -> dict[bytes, bytes]:
-    """Return the variables that count a job's processors and hosts.
+    """Return the variables that count a job's processors and hosts; the node file has the rest.
 
-    Args:
-        processors: of all guests and bare hosts.
-        hosts: how many of both there are.
-        first: processors of the first guest.
-        names: of the hosts; they are in the node file.
-        each: processors of each host; so are they.
+    See `ShellAdapter.counts`.
     """
     return {b"PBS_NP": b"%d" % processors, b"PBS_NUM_NODES": b"%d" % hosts, b"PBS_NUM_PPN": b"%d" % first}
 

@@ -19,7 +19,7 @@ from ....state.layout import job_key
 from ....system import files
 from ....system.clock import Deadline, Timings
 from ....system.process import process_id
-from ....time_budget import GUESTS_RESERVE_S
+from ....time_budget import GUESTS_RESERVE_S, LIBVIRT_RETURN_S
 from ....wire.form import to_dict
 from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts
@@ -344,7 +344,8 @@ def _start(
             if huge and guest.pins:
                 claims.note_taken(directory)
                 domains.pin(guest_file.name, guest.pins.others, vcpus=False)
-            domains.limit_memory(guest_file.name, memory.limit_mib(guest.spec, settings.host_ram_mib, huge))
+            limit_mib = memory.limit_mib(guest.spec, settings.host_ram_mib, huge)
+            domains.repeat_if_lost(lambda: domains.limit_memory(guest_file.name, limit_mib), LIBVIRT_RETURN_S)
         except VTorqueError as error:
             # a guest that cannot start because what serves it has ended proves nothing of this node
             if guest.served and str(guest.served[0]) in str(error):
@@ -390,9 +391,8 @@ def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadlin
         expected = (addresses.Candidate(address, "static map"),)
     console = Console(guest.directory / "console.log", guest.guest_file.token)
     if kind_of(guest.spec.distro).linux:
-        ask: t.Callable[[str, float], Probe] = functools.partial(
-            SshProbe, settings.ssh, guest.directory / "known_hosts"
-        )
+        known_hosts = guest.directory / "known_hosts"
+        ask: t.Callable[[str, float], Probe] = functools.partial(SshProbe, settings.ssh, known_hosts)
     else:
         ask = functools.partial(OsvProbe, guest.guest_file.token)
     # an image of OSv may be without the launcher, which would say so

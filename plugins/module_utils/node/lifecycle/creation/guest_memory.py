@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ....errors import UserFault, VTorqueError
+from ....frozen import frozen
 from ....state import event_log
 from ....wire.messages import GuestSpec
 from ...domain.connection import Domains
@@ -24,19 +25,31 @@ PAGE_MIB = {"none": 0, "2M": 2, "1G": 1024}
 AUTO = "auto"
 
 
-def shape_guests(
-    guests: t.Sequence[Guest], topology: Topology, key: str, settings: NodeSettings, running: t.Collection[str]
-) -> None:
+@frozen
+class StartHere:
+    """One start on this node, and what is there beside its guests.
+
+    Attributes:
+        topology: of the node.
+        key: `state.layout.job_key` of the start.
+        settings: this node's own.
+        running: the names of all domains of this node.
+    """
+
+    topology: Topology
+    key: str
+    settings: NodeSettings
+    running: t.Collection[str]
+
+
+def shape_guests(guests: t.Sequence[Guest], start: StartHere) -> None:
     """Give guests that have cores of their own the memory of those cores' cells (`Guest.shape`).
 
     The caller holds the lock of claims, and writes down what they have (`promise_of`).
 
     Args:
         guests: all of a start on this node, with their cores.
-        topology: of the node.
-        key: `state.layout.job_key` of the start.
-        settings: this node's own.
-        running: the names of all domains of this node.
+        start: on this node.
 
     Raises:
         UserFault: a cell never has so much, or not in such pages.
@@ -46,11 +59,11 @@ def shape_guests(
     for size in sizes:
         try:
             pinned = [(guest.spec, guest.pins) for guest in guests if guest.pins is not None]
-            shapes = [_shape(spec, pins, topology, size) for spec, pins in pinned]
+            shapes = [_shape(spec, pins, start.topology, size) for spec, pins in pinned]
             promises = [promise_of(shape, spec.ram_mib) for (spec, _pins), shape in zip(pinned, shapes, strict=True)]
             # pages of a GiB lie together by chance alone, unless they were set apart at boot
-            may_raise = settings.pages_raise and not (guests[0].spec.hugepages == AUTO and size > PAGE_MIB["2M"])
-            _take([*promises, *_region(guests)], topology, key, settings, running, guests, may_raise=may_raise)
+            may_raise = start.settings.pages_raise and not (guests[0].spec.hugepages == AUTO and size > PAGE_MIB["2M"])
+            _take([*promises, *_region(guests)], start, guests, may_raise=may_raise)
         except VTorqueError as refusal:
             if size == sizes[-1] or refusal.fault not in ("user", "site"):
                 raise
@@ -166,20 +179,12 @@ def _shape(spec: GuestSpec, pins: Pins, topology: Topology, size: int) -> Shape:
     return shape
 
 
-def _take(
-    promises: t.Sequence[Promise],
-    topology: Topology,
-    key: str,
-    settings: NodeSettings,
-    running: t.Collection[str],
-    guests: t.Sequence[Guest],
-    *,
-    may_raise: bool,
-) -> None:
+def _take(promises: t.Sequence[Promise], start: StartHere, guests: t.Sequence[Guest], *, may_raise: bool) -> None:
     """Count what these guests take, and raise the pools by what is missing."""
+    key, settings = start.key, start.settings
     hugepages.settle(settings)
-    others = claims.read_promises(settings, key, running)
-    node = _read_memory(topology, settings, guests)
+    others = claims.read_promises(settings, key, start.running)
+    node = _read_memory(start.topology, settings, guests)
     missing = ledger.find_missing_pages(promises, others, node)
     for pool, more in missing.items():
         if not may_raise or pool not in node.pools:
@@ -191,7 +196,7 @@ def _take(
     hugepages.announce(missing, key, settings)
     try:
         # guests that began meanwhile have seen the announcement, or are seen here
-        ledger.check(promises, claims.read_promises(settings, key, running), node, missing)
+        ledger.check(promises, claims.read_promises(settings, key, start.running), node, missing)
     except VTorqueError:
         hugepages.forget(key, settings)
         raise

@@ -18,8 +18,8 @@ from ....wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec, NodePart
 from ...domain.connection import Domains
 from ...io_cores import interrupts
 from ...placement import advice, claims, threads
-from ...placement.pins import Pins, assign, assign_shared
-from ...placement.topology import Topology, read_topology
+from ...placement.pins import CoreShare, Pins, assign, assign_shared
+from ...placement.topology import read_topology
 from ...state import slots
 from ...state.settings import NodeSettings
 from ...state.start_lock import held
@@ -27,6 +27,7 @@ from ...system.cpus import Cores, of_node, written
 from .. import guest_processes
 from . import guest_memory
 from .guest_forms import Guest
+from .guest_memory import StartHere
 
 VHOST_NET = pathlib.Path("/dev/vhost-net")
 SHARE = "vCPUs share the cores of this job"
@@ -71,14 +72,14 @@ def claim_cores(
         raise
     advised = _advised([guest.spec for guest in guests], settings, deadline)
     with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
-        names = {facts.name for facts in domains.list(ours=False)}
-        found = _assign_what_fits(guests, topology, key, settings, names, cores, advised)
+        start = StartHere(topology, key, settings, {facts.name for facts in domains.list(ours=False)})
+        found = _assign_what_fits(guests, start, cores, advised)
         if not found:
             return _share("", settings, cores)
         for guest, pins in zip(guests, found, strict=True):
             guest.pins = pins
         if is_strict(guests[0].spec):
-            guest_memory.shape_guests(guests, topology, key, settings, names)
+            guest_memory.shape_guests(guests, start)
         for guest, pins in zip(guests, found, strict=True):
             promise = guest_memory.promise_of(guest.shape, guest.spec.ram_mib) if guest.shape else None
             claims.claim(guest.directory, pins, promise)
@@ -109,8 +110,8 @@ def check(part: NodePart, settings: NodeSettings, domains: Domains, cores: Cores
     if settings.cores_may_change:
         raise _may_change(first)
     topology = read_topology(domains.host_capabilities())
-    key = job_key(part.job_id, part.start)
-    found = _assign(specs, topology, key, settings, {facts.name for facts in domains.list(ours=False)}, cores)
+    running = {facts.name for facts in domains.list(ours=False)}
+    found = _assign(specs, StartHere(topology, job_key(part.job_id, part.start), settings, running), cores)
     if is_strict(first):
         guest_memory.check_possible(part.guests, found, topology, settings.pages_raise)
 
@@ -171,24 +172,18 @@ def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Dea
 
 
 def _assign_what_fits(
-    guests: t.Sequence[Guest],
-    topology: Topology,
-    key: str,
-    settings: NodeSettings,
-    running: t.Collection[str],
-    cores: Cores,
-    advised: t.Collection[int],
+    guests: t.Sequence[Guest], start: StartHere, cores: Cores, advised: t.Collection[int]
 ) -> tuple[Pins, ...]:
     """As `_assign`, without what nobody asked for where there are too few cores; (): the guests share the job's."""
     spec = guests[0].spec
     try:
-        return _assign([guest.spec for guest in guests], topology, key, settings, running, cores, advised)
+        return _assign([guest.spec for guest in guests], start, cores, advised)
     except UserFault as fault:
         if spec.io_max and not spec.io_required:
             _without_io_cores(guests, fault.why)
             if not spec.vcpu_cores:
                 return ()
-            return _assign_what_fits(guests, topology, key, settings, running, cores, advised)
+            return _assign_what_fits(guests, start, cores, advised)
         if not is_preferred(guests):
             raise
         _log(f"{SHARE}: its guests {fault.why}")
@@ -196,17 +191,16 @@ def _assign_what_fits(
 
 
 def _assign(
-    specs: t.Sequence[GuestSpec],
-    topology: Topology,
-    key: str,
-    settings: NodeSettings,
-    running: t.Collection[str],
-    cores: Cores,
-    advised: t.Collection[int] = (),
+    specs: t.Sequence[GuestSpec], start: StartHere, cores: Cores, advised: t.Collection[int] = ()
 ) -> tuple[Pins, ...]:
     """The cores of these guests, in the advised cells if they fit there; a message names who has some of them."""
+    topology, settings = start.topology, start.settings
     job_cores = tuple(sorted(cores or topology.threads))
-    claimed = {core: owner for core, owner in claims.read_claims(settings, key, running).items() if core in job_cores}
+    claimed = {
+        core: owner
+        for core, owner in claims.read_claims(settings, start.key, start.running).items()
+        if core in job_cores
+    }
     near = interrupts.cell_of_uplink(settings.bridge) if specs[0].io_max else None
     if advised:
         inside = {cell.number for cell in topology.cells}.intersection(advised)
@@ -214,36 +208,31 @@ def _assign(
             thread for cell in topology.cells if cell.number in inside for core in cell.cores for thread in core.threads
         )
         with contextlib.suppress(UserFault):
-            return assign(specs, topology, job_cores, {*claimed, *outside}, settings.host_cores, near)
+            return assign(specs, CoreShare(topology, job_cores, {*claimed, *outside}, settings.host_cores, near))
         _log(f"NUMA cells {written(sorted(advised))}, which numad advises, have too few of this job's cores left")
     try:
-        return _fit(specs, topology, job_cores, claimed, settings.host_cores, near)
+        return _fit(specs, CoreShare(topology, job_cores, claimed, settings.host_cores, near))
     except UserFault as fault:
         optional = specs[0].io_max and not specs[0].io_required
         if not claimed or optional or not _must_have_cores(specs[0]):
             raise
         owners = ", ".join(sorted(set(claimed.values())))
         why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
-        raise SiteFault(f"the cores of job {key}", why, "what belongs to no job is removed by vtorque-sweep") from fault
+        raise SiteFault(
+            f"the cores of job {start.key}", why, "what belongs to no job is removed by vtorque-sweep"
+        ) from fault
 
 
-def _fit(
-    specs: t.Sequence[GuestSpec],
-    topology: Topology,
-    job_cores: Cores,
-    taken: t.Collection[int],
-    reserved: int,
-    near: int | None,
-) -> tuple[Pins, ...]:
+def _fit(specs: t.Sequence[GuestSpec], share: CoreShare) -> tuple[Pins, ...]:
     """The cores of these guests; where the user wants some for virtual I/O, vCPUs may have to share the rest."""
     if not specs[0].vcpu_cores:
-        return assign_shared(specs, topology, job_cores, taken, reserved, near)
+        return assign_shared(specs, share)
     try:
-        return assign(specs, topology, job_cores, taken, reserved, near)
+        return assign(specs, share)
     except UserFault as fault:
         if is_strict(specs[0]) or not specs[0].io_required:
             raise
-        found = assign_shared(specs, topology, job_cores, taken, reserved, near)
+        found = assign_shared(specs, share)
         _log(f"{SHARE}: its guests {fault.why}")
         return found
 

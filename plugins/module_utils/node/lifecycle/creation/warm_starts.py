@@ -15,7 +15,7 @@ from ....eligibility.warm_reasons import ASKED, CORES, IMAGE, KIND, OWN_IMAGE, Q
 from ....errors import NodeFault, VTorqueError
 from ....guest_kinds import kind_of
 from ....system.clock import Deadline
-from ....time_budget import WARM_READY_S
+from ....time_budget import LIBVIRT_RETURN_S, WARM_READY_S
 from ....wire.messages import NodePart
 from ...cache import disk_space
 from ...domain.connection import Domains
@@ -157,10 +157,13 @@ class WarmStarts:
             why: for its record.
 
         Raises:
+            NodeFault: libvirt was lost, and did not come back.
             VTorqueError: it would not go.
         """
         self._blame(guest, why)
-        self._domains.destroy(guest.guest_file.name)
+        # libvirt may have been restarted while the guest came up: no node is blamed for that
+        end = functools.partial(self._domains.destroy, guest.guest_file.name)
+        self._domains.repeat_if_lost(end, LIBVIRT_RETURN_S)
         inventory.end_servers(guest.directory, self._settings)
         servers = [*(tag for tag, _socket in guest.virtiofs), user_disk.DATA]
         names = ("console.log", *(f"{server}.{kind}" for server in servers for kind in ("sock", "log")))

@@ -77,14 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, configuration: Configuration) -> int:
-    """Compose an image.
-
-    Args:
-        call: the arguments.
-        configuration: of the site.
-
-    Returns:
-        The exit status.
+    """Compose an image; see `image.run`.
 
     Raises:
         VTorqueError: it could not be composed, and why; the pool is as it was.

@@ -56,14 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, configuration: Configuration) -> int:
-    """Bring an image to nodes.
-
-    Args:
-        call: the arguments.
-        configuration: of the site.
-
-    Returns:
-        The exit status.
+    """Bring an image to nodes; see `image.run`.
 
     Raises:
         UserFault: who calls is not root; there is no such image, or it has no record.

@@ -66,14 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, configuration: Configuration) -> int:
-    """Do what was asked for.
-
-    Args:
-        call: the arguments.
-        configuration: the site's, and what this host takes out of it.
-
-    Returns:
-        The exit status.
+    """Do what was asked for; see `image.run`.
 
     Raises:
         VTorqueError: it could not be done, and nothing was changed.

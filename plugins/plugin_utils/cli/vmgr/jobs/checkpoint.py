@@ -44,14 +44,7 @@ example:
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Ask for a checkpoint of a job, or for one in which it rests, or remove those that there are.
-
-    Args:
-        call: as the parser read it.
-        load: gives the site's policy.
-
-    Returns:
-        The exit status.
+    """Ask for a checkpoint of a job, one in which it rests, or remove all; see `Subject` of `main.py`.
 
     Raises:
         UserFault: the job is none of which there could be one.
@@ -64,7 +57,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         )
     batch = open_batch(policy, front_end=host_matches(policy.regex_fe, os.uname().nodename))
     try:
-        job = batch.job(call.job)
+        job = batch.job(batch.find_id(call.job))
     except UnknownJob:
         if call.verb == "checkpoint" and call.delete:
             return _delete(policy.checkpoint_dir, call.job)

@@ -180,7 +180,8 @@ def _end_of(job: BatchJob, record: JobRecord | None) -> str:
 def _phase_of(record: JobRecord | None) -> str:
     if record is None or not record.phases:
         return ""
-    return list(record.phases)[-1]
+    name = list(record.phases)[-1].partition(".")[0]
+    return {"present": "guests", "absent": "gone"}.get(name, name)
 
 
 def work_of(record: JobRecord) -> str:
@@ -217,14 +218,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
-    """Watch jobs until they are gone.
-
-    Args:
-        call: as the parser read it.
-        load: gives the site's policy.
-
-    Returns:
-        The exit status.
+    """Watch jobs until they are gone; see `Subject` of `main.py`.
 
     Raises:
         UserFault: there is no such job, or none at all.

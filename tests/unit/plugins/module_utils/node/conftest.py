@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.capabilities import Capabilities
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainFacts, read_facts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.events import DomainEvent
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.reconnecting import ReconnectingDomains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import readiness
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
@@ -160,6 +161,14 @@ class Connection:
         if self.hypervisor.dead:
             raise NodeFault("libvirt", "is dead", cause="libvirt")
         return self.hypervisor.running.get(name)
+
+    def reconnect(self, _within_s: float) -> None:
+        """The daemon was restarted, unless it is dead for good."""
+        if self.hypervisor.dead:
+            raise NodeFault("libvirt", "is dead", cause="libvirt")
+
+    def repeat_if_lost(self, call: t.Callable[[], object], within_s: float) -> None:
+        ReconnectingDomains.repeat_if_lost(t.cast("ReconnectingDomains", self), call, within_s)
 
     def figures(self, names: t.Collection[str], within_s: float) -> dict[str, dict[str, int]]:
         told = {"cpu.process": 2_500_000_000, "block.0.rd.bytes": 10, "block.1.rd.bytes": 5, "net.0.tx.bytes": 7}

@@ -13,6 +13,7 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import Play
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.preloaded import PreloadedPlayer
 
@@ -52,7 +53,7 @@ def play(
     player: PreloadedPlayer, tmp_path: pathlib.Path, timeout_s: float = 60, **how: t.Any
 ) -> tuple[int | None, str]:
     with (tmp_path / "log").open("ab", buffering=0) as log:
-        status = player.play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s=timeout_s, log=log, **how)
+        status = player.play(Play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s, log, **how))
     return status, (tmp_path / "log").read_text()
 
 

@@ -20,6 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.set
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import detached
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.hooks import main, start_sweep
 
@@ -61,7 +62,7 @@ def test_sweep_runs_on_its_own_and_only_when_there_is_something(
     places: Places, monkeypatch: pytest.MonkeyPatch, something: bool
 ) -> None:
     called: list[tuple[list[str], dict[str, t.Any]]] = []
-    monkeypatch.setattr(start_sweep.subprocess, "Popen", lambda words, **how: called.append((words, how)))
+    monkeypatch.setattr(detached.subprocess, "Popen", lambda words, **how: called.append((words, how)))
     monkeypatch.setattr(start_sweep, "something_unheld", lambda *_directories: something)
     start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
     assert called == [], "the sweep would look at other places than these"

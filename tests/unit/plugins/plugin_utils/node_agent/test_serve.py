@@ -408,27 +408,31 @@ def test_settings_are_the_policys_word() -> None:
     assert mapped.ip_to_mac_script == pathlib.Path("/map")
 
 
-def test_needed_modules_are_loaded_before_a_worker_begins() -> None:
-    """Its two processes would each load it else."""
+@pytest.mark.parametrize("warm", [False, True])
+def test_needed_modules_are_loaded_before_a_worker_begins(warm: bool) -> None:
+    """Its two processes would each load it else; a guest that starts warm has no seed of its own to write."""
     program = f"""
-import json, sys, {serve.__name__} as node, {handlers.__name__} as handlers, {preload.__name__} as preload
+import dataclasses, json, sys, {serve.__name__} as node, {handlers.__name__} as handlers, {preload.__name__} as preload
 from {parameters.__name__} import Policy
 def missing():
-    return [name for name in preload.NEEDED if name not in sys.modules]
+    return [name for name in (*preload.NEEDED, *wanted) if name not in sys.modules]
 def begin(*_words, **_more):
-    print(json.dumps([before == list(preload.NEEDED), missing()]))
+    print(json.dumps([before == [*preload.NEEDED, *wanted], missing(), not set(others) & set(sys.modules)]))
     return ()
 import types
 handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
 handlers.client.present = begin
+wanted, others = preload.OF_BOOTS, preload.OF_WARM_STARTS
+if {warm}:
+    wanted, others = others, wanted
 before = missing()
-node.respond(sys.stdin.buffer, handlers.Call({{}}, Policy))
+node.respond(sys.stdin.buffer, handlers.Call({{}}, lambda: dataclasses.replace(Policy(), warm_start={warm})))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(form.to_dict(PART)).encode(), capture_output=True,
         timeout=60, check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    assert json.loads(done.stdout) == [True, []]
+    assert json.loads(done.stdout) == [True, [], True]
 
 
 def test_program_answers_in_one_line_and_exits_0() -> None:

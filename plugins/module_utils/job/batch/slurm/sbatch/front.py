@@ -290,12 +290,7 @@ class Job:
         return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added, comment_of(request.to_json()))
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what sbatch gets; see `Asked.submission`.
-
-        Args:
-            request: goes into the job's comment.
-            need: of the machines, on each node.
-            policy: the site's.
+        """Return what sbatch gets; the request goes into the job's comment; see `Asked.submission`.
 
         Raises:
             UserFault: the request does not fit, or the user counts nodes by features, without ours.

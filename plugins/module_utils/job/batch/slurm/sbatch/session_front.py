@@ -107,12 +107,7 @@ class Job(front.Job):
         return Handover(self.call.argv)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what salloc gets; see `Asked.submission`.
-
-        Args:
-            request: goes into the job's comment.
-            need: of the machines, on each node.
-            policy: the site's.
+        """Return what salloc gets; the request goes into the job's comment; see `Asked.submission`.
 
         Raises:
             UserFault: as of `front.Job.submission`.

@@ -211,13 +211,13 @@ class QsubJob:
         """Cores that are asked for without nodes: no VM job can have them (docs/adr/0017-procs-refused.md)."""
         taken = "is what qsub takes only without -l nodes, which every VM job has"
         reasons = {
-            "procs": "slots on whichever nodes have some; the machines of a job need as many on each",
+            "procs": "the scheduler may put different numbers of slots on each node; guests of a job need equal ones",
             **dict.fromkeys(("ncpus", "size", "mppwidth"), taken),
         }
         for name, reason in reasons.items():
             if (found := self.options.resource(name)) is not None:
                 count = found[0] if re.fullmatch("[1-9][0-9]{0,5}", found[0], re.ASCII) else "N"
-                hint = f"ask by -l nodes=1:ppn={count}, or more nodes with fewer each"
+                hint = f"use -l nodes=1:ppn={count}, or more nodes with fewer each"
                 yield KeyFault(name, format_value(found[0]), f"{reason}: {hint}", found[1])
 
     def _start_directory(self, places: GuestPlaces) -> t.Iterator[KeyFault]:
@@ -256,13 +256,7 @@ class QsubJob:
         return self._handover(self.options.arguments, None)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; see `Asked.submission`.
-
-        Args:
-            request: goes into the job's attribute `x`.
-            need: of the machines, on each node.
-            policy: the site's.
-        """
+        """Return what qsub gets, and what was raised; the request is the attribute `x`; see `Asked.submission`."""
         options, notices = raise_sizes(self.options, read_nodes_asked(self.options, []), need, policy)
         neutral = self.script.neutral if self.script.vm_texts else None
         return self._handover(_ours(options, request, policy), neutral), (*notices, *self._working_directory())

@@ -291,7 +291,7 @@ def test_resolve_of_a_request_for_checkpoints_refuses_it_with_all_that_is_in_the
     assert message == "it shares memory with other guests; a process of the user's serves its disk or image"
     message = objections(f"img=debian12,{text}", Policy(home_via="virtiofs"))[key]
     assert message.startswith("it mounts a directory of its node by virtiofs; this site has no directory for checkpoin")
-    for changes, reason in (({"suspend_guests": "session"}, "run on"), ({"batch_system": "slurm"}, "batch system")):
+    for changes, reason in (({"suspend_guests": "session"}, "run on"), ({"batch_system": "openpbs"}, "batch system")):
         assert reason in objections(f"img=debian12,{text}", Policy(checkpoint_dir="/c", **changes))[key]  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks impo
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import start as start_module
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import detached, supervised
 
 PR_GET_CHILD_SUBREAPER = 37
 """linux/prctl.h"""
@@ -154,7 +154,7 @@ def test_full_tmp_keeps_no_sister_from_beginning(tmp_path: pathlib.Path, monkeyp
     """Every user may fill it."""
     monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
     asked = []
-    monkeypatch.setattr(epilogue.subprocess, "Popen", lambda _words, **how: asked.append(json.load(how["stdin"])))
+    monkeypatch.setattr(detached.subprocess, "Popen", lambda _words, **how: asked.append(json.load(how["stdin"])))
     start = start_with_node(tmp_path, GONE)
     with (tmp_path / "log").open("ab", buffering=0) as log:
         epilogue._remove_detached(start, log, "alice")

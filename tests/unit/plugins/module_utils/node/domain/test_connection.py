@@ -136,6 +136,39 @@ def test_silence_of_libvirt_is_never_a_missing_domain(domains: Domains) -> None:
         domains.list()
 
 
+def test_connection_that_was_lost_is_there_again_with_its_events(domains: Domains) -> None:
+    domains.listen()
+    domains._on_close(None, 1, domains._number)
+    domains._connection.close()
+    domains.reconnect(60)
+    assert domains.events() == ()
+    domains._on_close(None, 1, domains._number - 1)  # of the former connection
+    assert domains.events() == ()
+    domains.create(xml())
+    assert select.select([domains], [], [], 30)[0]
+    assert domains.events() == (DomainEvent("vcn1-1", "started"),)
+
+
+def test_connection_that_lives_is_not_opened_again(domains: Domains) -> None:
+    before = domains._connection
+    domains.reconnect(60)
+    assert domains._connection is before
+
+
+def test_call_that_a_restart_of_libvirt_broke_is_made_again(domains: Domains) -> None:
+    domains._connection.close()
+    found: list[str] = []
+    domains.repeat_if_lost(lambda: found.extend(facts.name for facts in domains.list(ours=False)), 60)
+    assert found == ["test"]
+
+
+def test_libvirt_that_does_not_return_is_the_nodes_fault(domains: Domains, tmp_path: pathlib.Path) -> None:
+    domains._connection.close()
+    (tmp_path / "node.xml").unlink()
+    with pytest.raises(NodeFault):
+        domains.repeat_if_lost(domains.list, 0.3)
+
+
 def test_ensure_running_does_nothing_the_second_time(domains: Domains) -> None:
     first = domains.ensure_running(xml())
     second = domains.ensure_running(xml())

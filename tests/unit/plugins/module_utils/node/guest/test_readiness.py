@@ -16,6 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    GuestFault,
     NodeFault,
     SiteFault,
     UserFault,
@@ -50,6 +51,7 @@ class FakeDomains:
     def __init__(self) -> None:
         self.heard: collections.deque[DomainEvent] = collections.deque()
         self.bell = os.eventfd(0, os.EFD_NONBLOCK)
+        self.returns = True
         self.states: dict[str, Facts | None] = collections.defaultdict(lambda: Facts("running"))
 
     def ring(self, *event: str) -> None:
@@ -62,6 +64,10 @@ class FakeDomains:
 
     def facts(self, name: str) -> Facts | None:
         return self.states[name]
+
+    def reconnect(self, _within_s: float) -> None:
+        if not self.returns:
+            raise NodeFault("libvirt", "gave no answer", cause="libvirt")
 
     def fileno(self) -> int:
         return self.bell
@@ -363,8 +369,24 @@ def test_guest_that_stood_still_after_its_restore_and_runs_is_none_that_was_paus
 
 def test_libvirt_that_is_lost_is_the_nodes_fault(scene: Scene) -> None:
     scene.guest()
+    scene.domains.returns = False
     scene.domains.ring("", "lost", "libvirt ended")
     with pytest.raises(NodeFault, match="libvirt ended"):
+        scene.wait()
+
+
+def test_guest_is_waited_for_when_libvirt_is_restarted(scene: Scene) -> None:
+    guest = scene.guest()
+    scene.domains.ring("", "lost", "libvirt ended")
+    scene.says(guest, ready_line())
+    assert scene.wait() == {"vcn1-1": ADDRESS}
+
+
+def test_guest_that_ended_while_libvirt_was_restarted_is_found(scene: Scene) -> None:
+    scene.guest()
+    scene.domains.ring("", "lost", "libvirt ended")
+    scene.domains.states["vcn1-1"] = None
+    with pytest.raises(GuestFault, match="ended before it was ready"):
         scene.wait()
 
 

@@ -10,7 +10,12 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins, assign, assign_shared
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import (
+    CoreShare,
+    Pins,
+    assign,
+    assign_shared,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import GuestSpec
 from hypothesis import given
@@ -31,7 +36,7 @@ def guests(*vcpu_cores: str, vcpus: int = 2, other: str = "") -> tuple[GuestSpec
 
 def assigned(*vcpu_cores: str, cores: t.Sequence[int] = range(8), reserved: int = 1, **more: t.Any) -> tuple[Pins, ...]:
     taken = more.pop("taken", ())
-    return assign(guests(*vcpu_cores, **more), EIGHT, tuple(cores), taken, reserved)
+    return assign(guests(*vcpu_cores, **more), CoreShare(EIGHT, tuple(cores), taken, reserved))
 
 
 def test_assign_gives_each_vcpu_a_core_and_other_threads_the_hosts_share() -> None:
@@ -96,7 +101,7 @@ def test_assign_never_gives_a_core_twice_nor_one_that_is_not_the_jobs(
     job = sorted(data.draw(st.sets(st.sampled_from(sorted(topology.threads)), min_size=1)))
     taken = data.draw(st.sets(st.sampled_from(job), max_size=2))
     try:
-        found = assign(guests(*["auto"] * count, vcpus=vcpus), topology, tuple(job), taken, reserved)
+        found = assign(guests(*["auto"] * count, vcpus=vcpus), CoreShare(topology, tuple(job), taken, reserved))
     except UserFault:
         assert len(job) - len(taken) < count * vcpus + reserved
         return
@@ -134,23 +139,23 @@ def io_guests(vcpu_cores: str, least: int = 1, most: int = 4, count: int = 1, **
     ids=["all that it may have", "the least", "what is left", "none for the host"],
 )
 def test_assign_gives_virtual_io_cores_that_are_no_vcpus(cores: range, reserved: int, pins: Pins) -> None:
-    assert assign(io_guests("auto"), EIGHT, tuple(cores), (), reserved) == (pins,)
+    assert assign(io_guests("auto"), CoreShare(EIGHT, tuple(cores), (), reserved)) == (pins,)
     assert not set(pins.io) & {core for own in pins.vcpus for core in own}
 
 
 def test_assign_of_several_guests_gives_all_of_them_the_same_cores_for_virtual_io() -> None:
-    found = assign(io_guests("auto", most=2, count=2), EIGHT, tuple(range(8)), (), 1)
+    found = assign(io_guests("auto", most=2, count=2), CoreShare(EIGHT, tuple(range(8)), (), 1))
     assert found == (Pins(((3,), (4,)), (1, 2), 1), Pins(((5,), (6,)), (1, 2), 1))
 
 
 def test_assign_takes_none_of_another_jobs_cores_for_virtual_io() -> None:
-    (pins,) = assign(io_guests("auto"), EIGHT, tuple(range(8)), (1, 2, 3), 1)
+    (pins,) = assign(io_guests("auto"), CoreShare(EIGHT, tuple(range(8)), (1, 2, 3), 1))
     assert pins == Pins(((6,), (7,)), (4, 5), 1)
 
 
 def test_assign_takes_cores_for_virtual_io_near_the_card() -> None:
     two = node(2, 4, 1)
-    (pins,) = assign(io_guests("auto", most=2), two, tuple(range(8)), (), 1, near=1)
+    (pins,) = assign(io_guests("auto", most=2), CoreShare(two, tuple(range(8)), (), 1, near=1))
     (cell,) = (cell for cell in two.cells if cell.number == 1)
     assert set(pins.io) <= {core for one in cell.cores for core in one.threads}
 
@@ -166,29 +171,31 @@ def test_assign_where_the_share_is_too_small_for_virtual_io_is_the_users_fault(
     cores: int, least: int, why: str
 ) -> None:
     with pytest.raises(UserFault, match=why):
-        assign(io_guests("auto", least, most=8), EIGHT, tuple(range(cores)), (), 1)
+        assign(io_guests("auto", least, most=8), CoreShare(EIGHT, tuple(range(cores)), (), 1))
 
 
 def test_assign_by_a_map_gives_virtual_io_what_the_map_leaves_or_its_line() -> None:
-    assert assign(io_guests("1;2", most=3), EIGHT, tuple(range(8)), (), 1) == (Pins(((1,), (2,)), (3, 4, 5), 1),)
+    assert assign(io_guests("1;2", most=3), CoreShare(EIGHT, tuple(range(8)), (), 1)) == (
+        Pins(((1,), (2,)), (3, 4, 5), 1),
+    )
     with_line = io_guests("1;2", most=3, other="6,7")
-    assert assign(with_line, EIGHT, tuple(range(8)), (), 1) == (Pins(((1,), (2,)), (6, 7), 1),)
+    assert assign(with_line, CoreShare(EIGHT, tuple(range(8)), (), 1)) == (Pins(((1,), (2,)), (6, 7), 1),)
     with pytest.raises(UserFault, match="virtual I/O wants 3"):
-        assign(io_guests("1;2", least=3, other="6,7"), EIGHT, tuple(range(8)), (), 1)
+        assign(io_guests("1;2", least=3, other="6,7"), CoreShare(EIGHT, tuple(range(8)), (), 1))
 
 
 def test_assign_shared_lets_vcpus_share_what_virtual_io_does_not_use() -> None:
-    (pins,) = assign_shared(io_guests("", most=3), EIGHT, tuple(range(6)), (), 1)
+    (pins,) = assign_shared(io_guests("", most=3), CoreShare(EIGHT, tuple(range(6)), (), 1))
     assert pins == Pins(((2, 3, 4, 5),) * 2, (1, 2, 3), 1)
     assert pins.with_io(1) == Pins(((2, 3, 4, 5),) * 2, (1,), 1)
     assert pins.with_io(3) == Pins(((4, 5),) * 2, (1, 2, 3), 1)
 
 
 def test_assign_shared_leaves_vcpus_a_core_in_any_case() -> None:
-    (pins,) = assign_shared(io_guests("", most=9), EIGHT, (4, 5, 6), (), 0)
+    (pins,) = assign_shared(io_guests("", most=9), CoreShare(EIGHT, (4, 5, 6), (), 0))
     assert [pins.with_io(count).vcpus for count in (1, 2, 9)] == [((5, 6),) * 2, ((6,),) * 2, ((6,),) * 2]
     with pytest.raises(UserFault, match="virtual I/O wants 2 of the job's 2 cores"):
-        assign_shared(io_guests("", least=2), EIGHT, (4, 5), (), 0)
+        assign_shared(io_guests("", least=2), CoreShare(EIGHT, (4, 5), (), 0))
 
 
 def test_with_io_of_other_guests_is_themselves() -> None:
@@ -204,7 +211,7 @@ def test_cores_for_virtual_io_are_within_their_bounds_and_never_a_vcpus_own(
     place = node(1, 16, 1)
     for function in (assign, assign_shared):
         try:
-            (pins,) = function(asked, place, tuple(range(cores)), (), reserved)
+            (pins,) = function(asked, CoreShare(place, tuple(range(cores)), (), reserved))
         except UserFault:
             assert cores < reserved + least + 2
             continue

@@ -26,6 +26,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed
     write_iso,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import render as render_template
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import (
     GROUP_NAME,
     AddedFile,
@@ -218,7 +219,7 @@ def test_programs_of_the_batch_system_reach_the_guest_by_their_names(system: str
     seed = dataclasses.replace(SEED, programs=open_guest(system).GUEST_PROGRAMS)
     for name in names:
         path = f"/usr/lib/vtorque/bin/{name}"
-        assert _files(seed)[path] == (COLLECTION_DIR / f"batch/{system}/guest/{name}.sh").read_text("utf-8")
+        assert _files(seed)[path] == render_template(f"batch/{system}/guest/{name}.sh", site_dir=None)
         assert _modes(seed)[path] == "0755"
         assert path not in _files(SEED)
     assert tuple(f"batch/{system}/guest/{name}.sh" for name in names) == open_guest(system).GUEST_PROGRAMS

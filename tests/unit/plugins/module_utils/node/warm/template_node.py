@@ -18,7 +18,7 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import read_facts, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import nft_rules
@@ -78,7 +78,30 @@ class GuestOfTemplate(threading.Thread):
 
 
 class WarmConnection(Connection):
-    """libvirt that restores from a FIFO."""
+    """libvirt that restores from a FIFO, and is perhaps restarted before a call."""
+
+    lost = False
+
+    def _come(self, call: str) -> None:
+        hypervisor = t.cast("WarmHypervisor", self.hypervisor)
+        if call == hypervisor.restarted_before:
+            hypervisor.restarted_before, self.lost = "", True
+            if hypervisor.dead_after_restart:
+                hypervisor.dead = True
+        if self.lost:
+            raise NodeFault("libvirt", "internal error: client socket is closed", cause="libvirt")
+
+    def reconnect(self, within_s: float) -> None:
+        super().reconnect(within_s)
+        self.lost = False
+
+    def destroy(self, name: str) -> bool:
+        self._come("destroy")
+        return super().destroy(name)
+
+    def limit_memory(self, name: str, limit_mib: int) -> bool:
+        self._come("limit_memory")
+        return super().limit_memory(name, limit_mib)
 
     def versions(self) -> dict[str, str]:
         return {"libvirt": "9000000", "qemu": t.cast("WarmHypervisor", self.hypervisor).qemu}
@@ -102,6 +125,7 @@ class WarmConnection(Connection):
         hypervisor.restored.append(facts.name)
 
     def plug(self, name: str, devices: t.Iterable[str]) -> None:
+        self._come("plug")
         hypervisor = t.cast("WarmHypervisor", self.hypervisor)
         assert hypervisor.running[name].state == "paused", "what is plugged in is there before the guest runs"
         for xml in devices:
@@ -110,6 +134,7 @@ class WarmConnection(Connection):
             hypervisor.plugged.append(xml)
 
     def pause(self, name: str, *, paused: bool) -> bool:
+        self._come("pause")
         changed = super().pause(name, paused=paused)
         if not paused:
             guest = t.cast("WarmHypervisor", self.hypervisor).guest
@@ -132,6 +157,8 @@ class WarmHypervisor(Hypervisor):
         self.restored: list[str] = []
         self.plugged: list[str] = []
         self.refuses_devices = False
+        self.restarted_before = ""
+        self.dead_after_restart = False
 
     def connect(self, _uri: str, **_how: object) -> Connection:
         return WarmConnection(self)

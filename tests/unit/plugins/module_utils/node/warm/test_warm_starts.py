@@ -12,7 +12,7 @@ import struct
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import GuestFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import GuestFault, NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
@@ -182,6 +182,24 @@ def test_guest_boots_in_the_same_start_when_its_template_is_bad(warm: TemplateNo
     directory = warm.node.settings.start_dir(JOB, 1) / GUEST
     assert (directory / "disk.qcow2").read_bytes().startswith(b"QFI\xfb")
     assert (directory / "seed.iso").stat().st_size > 10_000, "a cold guest has its own seed"
+
+
+@pytest.mark.parametrize("call", ["plug", "pause", "limit_memory"])
+def test_node_is_not_blamed_when_libvirt_is_restarted_after_the_restore(warm: TemplateNode, call: str) -> None:
+    warm.make_template()
+    warm.hypervisor.restarted_before = call
+    how = warm.present()
+    assert runs(warm)
+    assert (how == "yes") if call == "limit_memory" else ("no, because libvirt: internal error" in how)
+
+
+def test_node_whose_libvirt_does_not_come_back_after_the_restore_is_at_fault(warm: TemplateNode) -> None:
+    warm.make_template()
+    warm.hypervisor.restarted_before = "pause"
+    warm.hypervisor.dead_after_restart = True
+    with pytest.raises(NodeFault, match="is dead") as caught:
+        warm.present()
+    assert caught.value.cause == "libvirt"
 
 
 def test_template_that_failed_twice_is_gone(warm: TemplateNode) -> None:

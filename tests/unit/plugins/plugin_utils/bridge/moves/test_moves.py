@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import typing as t
@@ -19,7 +20,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import LostGuest, NodePart, Suspension
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Evacuation, Moved
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import evacuate, forward, spares
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import (
+    evacuate,
+    forward,
+    send,
+    spares,
+    survey,
+)
 
 POLICY = dataclasses.replace(Policy(), spare_nodes=("cn3", "cn4"))
 JOB = "7.head"
@@ -207,6 +214,74 @@ def test_node_of_the_cluster_cannot_have_another_one_evacuated(monkeypatch: pyte
         evacuate.evacuate(request, dataclasses.replace(POLICY, node_number=3), "cn3", "127.0.0.1")
     with pytest.raises(VTorqueError, match="this is cn1"):
         evacuate.evacuate(request, dataclasses.replace(POLICY, node_number=3), "cn1", "")
+
+
+class Mover:
+    """Moves guests to spare nodes, of which some do not take one, and some lose it on the way."""
+
+    def __init__(self, *, refuses: t.Collection[str] = (), breaks: t.Collection[str] = ()) -> None:
+        self.refuses, self.breaks, self.calls = refuses, breaks, []
+
+    def __call__(self, resident: survey.Resident, target: str, *_more: object) -> Moved:
+        self.calls.append((resident.guest.name, target))
+        if target in self.refuses:
+            raise send.NotTaken(f"vtorque-node on {target}", "is degrading")
+        if target in self.breaks:
+            raise VTorqueError(f"guest {resident.guest.name}", "was not there after 60 s")
+        return dataclasses.replace(ROW, guest=resident.guest.name, target=target)
+
+
+def evacuate_all(
+    mover: Mover, settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool = False
+) -> list[tuple[str, str, str]]:
+    """Return guest, target and reason of each of two guests of a start on cn1, which has two spare nodes."""
+    here = dataclasses.replace(settings, node_name="cn1", node_number=1)
+    guests = [survey.Resident("7.head.1", JOB, 1, here.start_dir(JOB, 1) / f"vcn1-{n}", part()) for n in (1, 2)]
+    batch = Batch(cn1="", cn3="vtorque: spare", cn4="vtorque: spare")
+    monkeypatch.setattr(evacuate, "open_batch", lambda _policy: batch)
+    monkeypatch.setattr(evacuate, "settings_of", lambda _policy, _node: here)
+    monkeypatch.setattr(evacuate, "Domains", lambda _uri: contextlib.nullcontext())
+    monkeypatch.setattr(evacuate, "list_residents", lambda *_arguments: guests)
+    monkeypatch.setattr(evacuate, "move", mover)
+    rows = evacuate.evacuate(Evacuation(1, "evacuate", "cn1", dry_run), POLICY, "cn1", "")
+    return [(row.guest, row.target, row.why) for row in rows]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_each_guest_of_a_start_goes_to_a_spare_node_of_its_own(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    mover = Mover()
+    rows = evacuate_all(mover, settings, monkeypatch, dry_run=dry_run)
+    assert rows == [("vcn1-1", "cn3", ""), ("vcn1-2", "cn4", "")]
+    assert mover.calls == ([] if dry_run else [("vcn1-1", "cn3"), ("vcn1-2", "cn4")])
+
+
+def test_guest_that_a_spare_node_does_not_take_goes_to_the_next_one_and_the_other_guest_stays(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = evacuate_all(Mover(refuses=["cn3"]), settings, monkeypatch)
+    assert rows[0] == ("vcn1-1", "cn4", "")
+    assert rows[1][:2] == ("vcn1-2", "")
+    assert "no spare node is free" in rows[1][2]
+
+
+def test_guest_that_no_spare_node_takes_stays_with_all_reasons(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guest, target, why = evacuate_all(Mover(refuses=["cn3", "cn4"]), settings, monkeypatch)[0]
+    assert (guest, target) == ("vcn1-1", "")
+    assert "vtorque-node on cn3: is degrading" in why
+    assert "vtorque-node on cn4: is degrading" in why
+
+
+def test_guest_whose_move_was_broken_off_is_not_sent_to_another_node(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mover = Mover(breaks=["cn3"])
+    rows = evacuate_all(mover, settings, monkeypatch)
+    assert mover.calls == [("vcn1-1", "cn3"), ("vcn1-2", "cn4")]
+    assert rows == [("vcn1-1", "", "guest vcn1-1: was not there after 60 s"), ("vcn1-2", "cn4", "")]
 
 
 # -- what a node passes on

@@ -20,6 +20,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import 
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import job, main
 
 ALICE, BOB = 70_001, 70_002
+NO_RECORDS = (
+    "no records that you may read\n"
+    "(the record of a job comes to the front end when the job ends; vmgr job watch follows one that runs)\n"
+)
 RECORD = {
     "job_id": "4711.head", "start": 1, "user": "alice", "name": "solve.sh",
     "request": {"vcpus": "6", "img": "tiny"}, "nodes": ["cn1", "cn2"],
@@ -276,7 +280,7 @@ def test_owner_sees_his_job_and_nobody_else_does(passable: pathlib.Path) -> None
         assert "Traceback" not in theirs.stderr
         if words == ("list",):
             assert "4711.head" in mine.stdout
-            assert (theirs.returncode, theirs.stdout) == (0, "no records that you may read\n")
+            assert (theirs.returncode, theirs.stdout) == (0, NO_RECORDS)
         else:
             assert theirs.returncode == 2
             assert theirs.stdout == ""

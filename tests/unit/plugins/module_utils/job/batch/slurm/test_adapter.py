@@ -18,6 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slur
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.job_signals import CHECKPOINT, PARK
 
 from ..contract import slurm_stand_in
 
@@ -307,6 +308,16 @@ def test_hold_means_one_member_of_an_array() -> None:
     with pytest.raises(SiteFault, match="is not held"):
         slurm.hold("4.lab")
     assert slurm.orders == [("scontrol", "requeuehold", "4_3")]
+
+
+def test_owner_asks_for_a_checkpoint_or_a_suspension_by_a_signal_to_the_shell_alone() -> None:
+    slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": 4, "array_task_id": 3}))
+    slurm.ask_checkpoint("4.lab")
+    slurm.ask_checkpoint("4.lab", park=True)
+    assert slurm.orders == [
+        ("scancel", "--batch", f"--signal={CHECKPOINT}", "4_3"),
+        ("scancel", "--batch", f"--signal={PARK}", "4_3"),
+    ]
 
 
 def test_job_that_is_parked_is_held_by_the_same_order() -> None:

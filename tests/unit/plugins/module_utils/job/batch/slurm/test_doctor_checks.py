@@ -13,6 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import doctor_checks, hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.adapter import Slurm
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.templates import COLLECTION_DIR
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding
 
 CONFIG = (pathlib.Path(__file__).resolve().parents[6] / "fixtures/slurm/config.txt").read_text()
@@ -142,3 +143,10 @@ def test_node_without_the_feature_of_vm_jobs_is_bad(node: Node) -> None:
 def test_controller_that_is_silent_is_not_the_nodes_fault(node: Node) -> None:
     node.text = ""
     assert node.look().state == "warn"
+
+
+@pytest.mark.parametrize("path", ["docs/admin/slurm.md", "templates/batch/slurm/vtorque_job_submit.lua.j2"])
+def test_lines_that_call_the_module_are_those_of_the_manual(path: str) -> None:
+    text = (COLLECTION_DIR.parent / path).read_text(encoding="utf-8")
+    module = doctor_checks.PLACE / "vtorque_job_submit.lua"
+    assert all(line.format(module) in text for line in doctor_checks.CALL)

@@ -22,9 +22,13 @@ class Batch:
     def __init__(self, state: str) -> None:
         self.state, self.asked, self.parked, self.rerunnable = state, [""], [""], True
 
-    def job(self, job_id: str) -> types.SimpleNamespace:
+    def find_id(self, named: str) -> str:
         if not self.state:
-            raise UnknownJob(f"job {job_id}", "is not known")
+            raise UnknownJob(f"job {named}", "is not known")
+        return f"{named.removesuffix('.head')}.head"
+
+    def job(self, job_id: str) -> types.SimpleNamespace:
+        assert job_id == "7.head"
         return types.SimpleNamespace(job_id="7.head", state=self.state, rerunnable=self.rerunnable)
 
     def ask_checkpoint(self, job_id: str, *, park: bool) -> None:
@@ -42,12 +46,13 @@ def run(
     delete: bool = False,
     verb: str = "checkpoint",
     why: str = "",
+    job: str = "7.head",
 ) -> int:
     monkeypatch.setattr(checkpoint, "open_batch", lambda _policy, front_end: batch)
     monkeypatch.setattr(checkpoint, "find_objection", lambda _job, _policy: why)
     policy = Policy(checkpoint_dir=str(store) if store else None)
     more = {"delete": delete} if verb == "checkpoint" else {}
-    return checkpoint.run(argparse.Namespace(job="7.head", verb=verb, **more), lambda: policy)
+    return checkpoint.run(argparse.Namespace(job=job, verb=verb, **more), lambda: policy)
 
 
 def test_running_job_is_asked_for_a_checkpoint(
@@ -99,6 +104,13 @@ def test_job_that_may_not_run_again_is_saved_but_not_suspended(
         run(monkeypatch, batch, tmp_path, verb="suspend")
     assert batch.parked == [""]
     assert run(monkeypatch, batch, tmp_path) == 0
+
+
+@pytest.mark.parametrize("verb", ["checkpoint", "suspend"])
+def test_job_is_found_by_its_short_id(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, verb: str) -> None:
+    batch = Batch("R")
+    assert run(monkeypatch, batch, tmp_path, verb=verb, job="7") == 0
+    assert "7.head" in (batch.parked if verb == "suspend" else batch.asked)
 
 
 def test_site_without_a_place_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,22 @@ def test_watch_without_jobs_ends_at_once(life: t.Callable[..., Batch], capsys: p
     assert "no jobs in guests" in capsys.readouterr().out
 
 
+def test_phase_of_a_node_is_named_without_the_node(
+    life: t.Callable[..., Batch],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`present.cn1` and `absent.cn1` are keys of the record, and no words for a user."""
+    for last, expected in (("plan", "plan"), ("present.cn1", "guests"), ("absent.cn1", "gone")):
+        phases = {name: {"began": 1.0, "seconds": 1.0} for name in ("prologue", last)}
+        record = job_record.JobRecord("7.head", 1, tmp_path, "", {"guests": [], "phases": phases})
+        monkeypatch.setattr(watch, "find_record", lambda _job_id, record=record: record)
+        life(LIFE[1], *LIFE[3:])
+        assert watch.run(call(), Policy) == 0
+        assert capsys.readouterr().out.split("  ")[4] == expected
+
+
 def test_work_is_a_bar_for_each_of_the_last_samples(tmp_path: pathlib.Path) -> None:
     lines = [{"began": 1.0, "every_s": 30, "guests": {}}]
     total = 0.0
