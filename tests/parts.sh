@@ -3,10 +3,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# parts.sh CHAIN...: run the parts of `make test`.  A chain is a list of words ("check docs unit"): its parts run one after
-# the other, chains side by side.  The last of several gives way to the others: what waits for hosts and guests shall not wait
-# for a processor, too.  What a part says is kept in build/test/PART.log and shown when it has ended; a part that fails ends
-# nothing, so that one run tells of every fault.  Last come the ends of what the failed ones said, and a table.
+# parts.sh CHAIN... [-- CHAIN...]: run the parts of `make test`.  A chain is a list of words ("check docs unit"): its parts
+# run one after the other, chains side by side.  Those behind `--` give way to the others: what waits for hosts and guests
+# shall not wait for a processor, too.  What a part says is kept in build/test/PART.log and shown when it has ended; a part
+# that fails ends nothing, so that one run tells of every fault.  Last come the ends of what the failed ones said, and a table.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 logs=build/test
@@ -31,11 +31,12 @@ chain() {
 [ $# -gt 0 ] || { sed -n '6,9s/^# //p' "$0"; exit 2; }
 : >"$logs/table"
 expected=0
-begun=0
 for parts in "$@"; do
+    if [ "$parts" = -- ]; then
+        way=(nice -n 10)
+        continue
+    fi
     expected=$((expected + $(wc -w <<<"$parts")))
-    begun=$((begun + 1))
-    [ $begun -eq 1 ] || [ $begun -lt $# ] || way=(nice -n 10)
     # shellcheck disable=SC2086  # names, one a word
     chain $parts &
 done
