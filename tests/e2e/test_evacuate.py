@@ -15,11 +15,14 @@ import typing as t
 import pytest
 
 from .conftest import Site
+from .mac_ports import at_two_places, learned, one_port_each
 from .terminal import Terminal
 from .trouble import NODES, changed, home_server, revive, wait_in_guest
 
 SOURCE, SPARE = NODES
 NOTE = "vtorque: spare"
+MAC = "52:54:00:00:01:01"
+"""Of the first guest of cn1."""
 HOME = {"home_via": "nfs", "vm_nfs_home": "10.77.0.1:/home"}
 LINES = """
 echo up
@@ -52,7 +55,7 @@ def evacuate(site: Site, *options: str) -> tuple[int, list[dict[str, t.Any]]]:
 
 
 def test_guest_moves_to_a_spare_node_while_its_job_runs(site: Site) -> None:
-    with spare_node(site):
+    with spare_node(site), one_port_each(site) as ports:
         job_id = site.submit(stdin=LINES)
         assert wait_in_guest(site, job_id) == SOURCE
         (guest,) = domains(site, SOURCE)
@@ -75,6 +78,25 @@ def test_guest_moves_to_a_spare_node_while_its_job_runs(site: Site) -> None:
         assert domains(site, SPARE) == []
         front = f"/var/lib/vtorque/records/{site.full_id(job_id)}.1/record.json"
         site.wait_for("the record to reach the front end", lambda: '"moves"' in site.read(front))
+    assert ports[moved["mac"]][-1] == SPARE
+
+
+FORGED = f"""
+import socket
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as port:
+    port.bind(("br0", 0))
+    port.send(bytes.fromhex("ffffffffffff" + "{MAC}".replace(":", "") + "88b5") + bytes(46))
+"""
+"""Sends one frame from the address of a guest."""
+
+
+def test_address_of_a_guest_that_is_at_two_places_is_noticed(site: Site) -> None:
+    """Without this, no test that passes would prove that a guest was nowhere else."""
+    with learned(site) as ports:
+        for node in (SOURCE, SPARE, SOURCE, SPARE):  # behind which port it was before, is not known
+            site.on(node, "python3", "-c", FORGED)
+    assert ports[MAC][-3:] == [SPARE, SOURCE, SPARE]
+    assert at_two_places(ports) == [MAC]
 
 
 @pytest.mark.full
@@ -118,7 +140,7 @@ def test_move_that_is_broken_off_leaves_one_guest_and_its_job(site: Site, victim
         "libvirtd there": (SPARE, "kill -9 $(cat /run/libvirtd.pid)"),
         "qemu there": (SPARE, "pkill -9 -f [q]emu-system"),
     }
-    with spare_node(site):
+    with spare_node(site), one_port_each(site):
         job_id = site.submit(stdin=LINES)
         wait_in_guest(site, job_id)
         (guest,) = domains(site, SOURCE)

@@ -90,7 +90,7 @@ class Evacuee:
     """What became of a start's guest, or would: the node's answer, and untrusted where it arrives.
 
     Attributes:
-        guest: its host name; "" where the start has several.
+        guest: its host name.
         target: the node that has it now, or would get it; "": none.
         why: what kept it here; "": nothing.
         seconds: that its move took; 0: it was not moved.

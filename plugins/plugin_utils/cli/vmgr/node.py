@@ -86,8 +86,8 @@ example:
 
 
 EVACUATE_EPILOG = """\
-Each job that has one guest on NODE goes on, on a node of spare_nodes that nobody has: without an end, with its memory,
-its disk, its address and its connections.  What cannot move stays, and the reason is printed.  NODE itself is left as
+Each guest of a job on NODE goes on, on a node of spare_nodes that nobody has: without an end, with its memory, its
+disk, its address and its connections.  What cannot move stays, and the reason is printed.  NODE itself is left as
 it is: set it offline first, and no new job begins there.
 
 exit status:
