@@ -452,6 +452,11 @@ def start_way(request: pytest.FixtureRequest, site: Site) -> t.Iterator[str]:
 def leaves_nothing(site: Site) -> t.Iterator[None]:
     """Every test ends with a look at what is left of its jobs anywhere, and finds nothing."""
     yield
+    look_afterwards(site)
+
+
+def look_afterwards(site: Site) -> None:
+    """Find nothing of a test's jobs anywhere."""
     # for which jobs of many tests wait; root's own, alice could not write for the next
     site.root("fe", "rm -f /home/alice/go")
     try:

@@ -42,6 +42,14 @@ def metrics_of(site: Site, node: str) -> str:
     return site.root(node, f"cat {PLACE}/vtorque_[0-9]*.prom 2>/dev/null || true")
 
 
+def begin_measured(site: Site, script: str) -> tuple[str, str]:
+    """Return a job with figures, and its node."""
+    job_id = site.submit(stdin=script)
+    node = site.runs(job_id)
+    site.wait_for("figures", lambda: metrics_of(site, node))
+    return job_id, node
+
+
 def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(measured: Site) -> None:
     site = measured
     job_id = site.submit("-N", CANARY, stdin=WORK)
@@ -84,9 +92,7 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(m
 
 def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Site) -> None:
     site = measured
-    job_id = site.submit(stdin="until [ -e ~/go ]; do sleep 1; done\n")
-    node = site.runs(job_id)
-    site.wait_for("figures", lambda: metrics_of(site, node))
+    job_id, node = begin_measured(site, "until [ -e ~/go ]; do sleep 1; done\n")
     site.root(node, "kill -9 $(head -n 1 /run/vtorque/locks/[0-9]* | cut -d ' ' -f 1)")
     site.wait_for(
         "the sweep", lambda: site.root(node, "vtorque-sweep >/dev/null; true") or metrics_of(site, node) == ""
@@ -98,9 +104,7 @@ def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Si
 def test_qemu_that_hangs_delays_neither_samples_nor_its_own_end(measured: Site) -> None:
     """libvirt waits for it in vain, with the worker's question about its disks."""
     site = measured
-    job_id = site.submit(stdin="sleep 3600\n")
-    node = site.runs(job_id)
-    site.wait_for("figures", lambda: metrics_of(site, node))
+    job_id, node = begin_measured(site, "sleep 3600\n")
     site.root(node, "kill -STOP $(cat /run/libvirt/qemu/v*.pid)")
     count = "cat /var/lib/vtorque/records/[0-9]*/samples.jsonl | wc -l"
     before = int(site.root(node, count))

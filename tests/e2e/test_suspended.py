@@ -23,12 +23,18 @@ def states(site: Site) -> list[str]:
     return [state for node in NODES for state in site.root(node, look).split()]
 
 
-@pytest.mark.full
-def test_guests_of_a_suspended_job_stand_still_and_go_on(site: Site) -> None:
-    job_id = site.submit(*PAIR, stdin=WAITS)
+def begin_suspended(site: Site, *options: str) -> str:
+    """Return a job whose two guests stand still, as the server has suspended it."""
+    job_id = site.submit(*PAIR, *options, stdin=WAITS)
     wait_in_guest(site, job_id)
     site.root("fe", f"qsig -s suspend {job_id}")
     site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    return job_id
+
+
+@pytest.mark.full
+def test_guests_of_a_suspended_job_stand_still_and_go_on(site: Site) -> None:
+    job_id = begin_suspended(site)
     assert site.facts(job_id)["job_state"] == "S"
     site.root("fe", f"qsig -s resume {job_id}")
     site.wait_for("both guests to go on", lambda: states(site) == ["running"] * 2, seen=lambda: states(site))
@@ -49,10 +55,7 @@ def test_stop_by_the_user_pauses_no_guest(site: Site) -> None:
 
 @pytest.mark.full
 def test_job_deleted_while_suspended_leaves_no_paused_guest(site: Site) -> None:
-    job_id = site.submit(*PAIR, stdin=WAITS)
-    wait_in_guest(site, job_id)
-    site.root("fe", f"qsig -s suspend {job_id}")
-    site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    job_id = begin_suspended(site)
     site.root("fe", f"qdel {job_id}")
     site.wait_for("the guests to be gone", lambda: states(site) == [], seen=lambda: states(site))
     site.wait_state(job_id, "C")
@@ -64,10 +67,7 @@ def test_connection_of_the_shells_own_lives_through_a_long_suspension(site: Site
     """Where the prologue begins none, as before a `vm_prologue` of the user's.  The time is no walltime, either."""
     site.write("/home/alice/pro.sh", "#!/bin/sh\n")
     began = time.monotonic()
-    job_id = site.submit(*PAIR, "-vm", "vm_prologue=pro.sh", stdin=WAITS)
-    wait_in_guest(site, job_id)
-    site.root("fe", f"qsig -s suspend {job_id}")
-    site.wait_for("both guests to stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))
+    job_id = begin_suspended(site, "-vm", "vm_prologue=pro.sh")
     until = time.monotonic() + ALIVE_S
     site.wait_for("time to pass", lambda: time.monotonic() > until)
     site.root("fe", f"qsig -s resume {job_id}")

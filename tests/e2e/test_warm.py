@@ -62,6 +62,15 @@ def starts(site: Site, job_id: str) -> list[str]:
     return [guest.get("warm", "") for guest in record["guests"]]
 
 
+def check_own(output: str) -> list[dict[str, str]]:
+    """Return what the two guests of a job have written (`LOOK`), each of which has its own."""
+    found = [dict(line.split() for line in part.splitlines()[:8]) for part in output.split("begin\n")[1:]]
+    assert len(found) == 2
+    for what in OWN:
+        assert found[0][what] != found[1][what], what
+    return found
+
+
 def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
     with warm(site):
         make(site)
@@ -69,10 +78,7 @@ def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
         ended = site.job(*PAIR, stdin=LOOK)
         assert ended.exit_status == 0, ended.err
         assert starts(site, ended.job_id) == ["yes", "yes"]
-        found = [dict(line.split() for line in part.splitlines()[:8]) for part in ended.out.split("begin\n")[1:]]
-        assert len(found) == 2
-        for what in OWN:
-            assert found[0][what] != found[1][what], what
+        found = check_own(ended.out)
         assert all(began - 1 <= int(one["now"]) <= time.time() + 1 for one in found)
         # the template is root's, and knows nothing of a job
         modes = site.root(NODE, f"stat -c '%a %U' {WARM}/[0-9a-f]* {WARM}/[0-9a-f]*/mem {WARM}/[0-9a-f]*/disk.qcow2")

@@ -17,7 +17,7 @@ import typing as t
 import pytest
 
 from .conftest import CHECKOUT, Site
-from .test_warm import LOOK, OWN, PAIR, make, starts, warm
+from .test_warm import LOOK, PAIR, check_own, make, starts, warm
 from .trouble import SUPERIOR, edit_disk, image, replace
 
 pytestmark = pytest.mark.full
@@ -214,7 +214,4 @@ def test_job_of_the_product_runs_in_guests_of_a_template(site: Site, node: Node)
         ended = site.job(*PAIR[:2], "-vm", f"vms_per_node=2,img={IMAGE}", stdin=LOOK)
         assert ended.exit_status == 0, ended.err
         assert starts(site, ended.job_id) == ["yes", "yes"]
-    found = [dict(line.split() for line in part.splitlines()[:8]) for part in ended.out.split("begin\n")[1:]]
-    assert len(found) == 2
-    for what in OWN:
-        assert found[0][what] != found[1][what], what
+    check_own(ended.out)

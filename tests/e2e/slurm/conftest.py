@@ -15,7 +15,7 @@ import zlib
 
 import pytest
 
-from ..conftest import DEFAULT, Result, Site, check_nothing_left
+from ..conftest import DEFAULT, Result, Site, look_afterwards
 
 INTERPRETER = "#!/opt/vtorque/bin/vtorque-shell\n"
 OVER = frozenset({"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
@@ -138,13 +138,7 @@ def site() -> t.Iterator[SlurmSite]:
 def leaves_nothing(site: SlurmSite) -> t.Iterator[None]:
     """Every test ends with a look at what is left of its jobs anywhere, and finds nothing."""
     yield
-    # for which jobs of many tests wait; root's own, alice could not write for the next
-    site.root("fe", "rm -f /home/alice/go")
-    try:
-        check_nothing_left(site)
-    except AssertionError:
-        site.tidy()
-        raise
+    look_afterwards(site)
 
 
 __all__ = ["ENOUGH", "INTERPRETER", "Ended", "Result", "SlurmSite", "comment"]

@@ -16,6 +16,7 @@ import typing as t
 
 import hypothesis
 import hypothesis.strategies as st
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 
 CASES = int(os.environ.get("VTORQUE_CASES", "0"))
 FEW = 100
@@ -54,6 +55,15 @@ def told(error: Exception, *, secret: str = "") -> None:
     assert any(lines)
     assert all(line.isprintable() for line in lines), lines
     assert not secret or secret not in str(error)
+
+
+def without_crash(read: t.Callable[[], t.Any]) -> t.Any:
+    """What was read; None: it was refused by an error of ours, in one line that can be shown."""
+    try:
+        return read()
+    except VTorqueError as error:
+        told(error)
+        return None
 
 
 def paths_of(data: t.Any, here: tuple[t.Any, ...] = ()) -> list[tuple[t.Any, ...]]:

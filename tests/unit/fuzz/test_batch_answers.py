@@ -16,14 +16,14 @@ from xml.sax.saxutils import escape
 import hypothesis.strategies as st
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.inventory import pbs_nodefile
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault, VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared import exec_hosts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.mom_files import check_node_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import HOST_NAME
 from hypothesis import given
 
-from .inputs import ODD, TEXTS, damaged, told, tried
+from .inputs import ODD, TEXTS, damaged, told, tried, without_crash
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "fixtures/torque"
 JOB = (FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes()
@@ -36,15 +36,6 @@ SLOTS = st.lists(
 KEPT, BEFORE_IT = re.compile(r"[\"',\\\n]"), r"\\\g<0>"
 """Torque puts a backslash before these (encode_arst)."""
 NAMES = st.sampled_from(["n1", "n2", "n1.a", "N1.a.b", "n1.b", "n3"])
-
-
-def without_crash(read: t.Callable[[], t.Any]) -> t.Any:
-    """What was read; None: it was refused by an error of ours, in one line that can be shown."""
-    try:
-        return read()
-    except VTorqueError as error:
-        told(error)
-        return None
 
 
 def put(data: bytes, tag: bytes, text: str) -> bytes:

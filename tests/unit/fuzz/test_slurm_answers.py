@@ -12,15 +12,13 @@ import copy
 import json
 import pathlib
 import re
-import typing as t
 
 import hypothesis.strategies as st
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import HOST_NAME
 from hypothesis import given
 
-from .inputs import TEXTS, as_bytes, damaged, spoiled, told, tried
+from .inputs import TEXTS, as_bytes, damaged, spoiled, tried, without_crash
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "fixtures/slurm"
 JOBS, NODES = ((FIXTURES / name).read_bytes() for name in ("squeue-running.json", "sinfo-nodes.json"))
@@ -28,15 +26,6 @@ OF_USERS = ("account", "admin_comment", "command", "comment", "name", "wckey")
 """What a user writes, or has somebody write."""
 BY_OTHERS = ("state", "euser", "owner_user", "slot_hosts", "start_count", "queue", "hold_types", "resource_list")
 """What follows from none of it, but for the marker in the resources of a job of ours."""
-
-
-def without_crash(read: t.Callable[[], t.Any]) -> t.Any:
-    """What was read; None: it was refused by an error of ours, in one line that can be shown."""
-    try:
-        return read()
-    except VTorqueError as error:
-        told(error)
-        return None
 
 
 @tried

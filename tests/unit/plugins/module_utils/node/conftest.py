@@ -423,6 +423,17 @@ class Node:
         self.log.parent.mkdir(parents=True)
         self.log.touch()
 
+    def begin_watched(self, count: int) -> None:
+        """Have guests that are ready and watched, as those of a job whose prologue is over."""
+        self.open_log()
+        (self.run_directory / "ready.json").write_text("{}")
+        client.present(self.part(count), self.settings, self.soon())
+        self.wait_for_words("watches the guests")
+
+    def states(self) -> dict[str, str]:
+        """States of the guests, by name."""
+        return {name: facts.state for name, facts in self.hypervisor.running.items()}
+
     @property
     def log(self) -> pathlib.Path:
         return self.settings.record_dir(JOB, 1) / "vtorque.log"

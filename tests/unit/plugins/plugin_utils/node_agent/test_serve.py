@@ -688,6 +688,8 @@ def test_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
 
 FROM_CN1 = {"SSH_CONNECTION": "10.77.0.11 4711 10.77.0.11 22"}
 SUSPEND = messages.Suspension(1, "suspend", "7.head", 2, "cn1")
+Doubt = tuple[dict[str, t.Any], str, dict[str, str], str]
+"""What a request says otherwise, the state of the job, who asks, and why that is not believed."""
 
 
 @pytest.fixture
@@ -717,8 +719,19 @@ def test_node_says_whether_it_has_room_for_guests_that_it_has_saved(
     assert not with_guests.exists()
 
 
+def check_not_believed(
+    with_guests: pathlib.Path, world: World, request: messages.Suspension | messages.CheckpointStep, doubt: Doubt
+) -> None:
+    change, state, environment, why = doubt
+    world.job, world.environment = dataclasses.replace(JOB, state=state), environment
+    answer = world.ask(dataclasses.replace(request, **change))
+    assert not answer["ok"]
+    assert why in answer["error"]["why"]
+    assert not with_guests.exists()
+
+
 @pytest.mark.parametrize(
-    ("change", "state", "environment", "why"),
+    "doubt",
     [
         ({"do": "fit"}, "S", FROM_CN1, "the server says state S"),
         ({"do": "fit"}, "R", FROM_CN2, "that is not its mother superior cn1"),
@@ -732,18 +745,9 @@ def test_node_says_whether_it_has_room_for_guests_that_it_has_saved(
     ],
 )
 def test_suspension_is_not_believed_against_the_server_or_of_others(
-    with_guests: pathlib.Path,
-    world: World,
-    change: dict[str, t.Any],
-    state: str,
-    environment: dict[str, str],
-    why: str,
+    with_guests: pathlib.Path, world: World, doubt: Doubt
 ) -> None:
-    world.job, world.environment = dataclasses.replace(JOB, state=state), environment
-    answer = world.ask(dataclasses.replace(SUSPEND, **change))
-    assert not answer["ok"]
-    assert why in answer["error"]["why"]
-    assert not with_guests.exists()
+    check_not_believed(with_guests, world, SUSPEND, doubt)
 
 
 def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -863,7 +867,7 @@ def test_guests_of_a_running_job_stand_still_for_a_checkpoint_by_the_word_of_its
 
 
 @pytest.mark.parametrize(
-    ("change", "state", "environment", "why"),
+    "doubt",
     [
         ({}, "S", FROM_CN1, "the server says state S of start 2"),
         ({}, "C", FROM_CN1, "the server says state C"),
@@ -877,15 +881,6 @@ def test_guests_of_a_running_job_stand_still_for_a_checkpoint_by_the_word_of_its
     ],
 )
 def test_step_of_a_checkpoint_is_not_believed_against_the_server_or_of_others(
-    with_guests: pathlib.Path,
-    world: World,
-    change: dict[str, t.Any],
-    state: str,
-    environment: dict[str, str],
-    why: str,
+    with_guests: pathlib.Path, world: World, doubt: Doubt
 ) -> None:
-    world.job, world.environment = dataclasses.replace(JOB, state=state), environment
-    answer = world.ask(dataclasses.replace(STEP, **change))
-    assert not answer["ok"]
-    assert why in answer["error"]["why"]
-    assert not with_guests.exists()
+    check_not_believed(with_guests, world, STEP, doubt)

@@ -35,24 +35,17 @@ def running(node: Node) -> Node:
     node.patch.setattr(
         clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
     )
-    node.open_log()
-    (node.run_directory / "ready.json").write_text("{}")
-    client.present(node.part(2), node.settings, node.soon())
-    node.wait_for_words("watches the guests")
+    node.begin_watched(2)
     return node
-
-
-def states(node: Node) -> dict[str, str]:
-    return {name: facts.state for name, facts in node.hypervisor.running.items()}
 
 
 def test_order_is_followed_and_taken_back_without_a_loss(running: Node) -> None:
     pause_order.order_pause(running.settings, KEY)
     running.wait_for_words("paused, as the job is suspended: vcn1-1, vcn1-2")
-    assert states(running) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    assert running.states() == {"vcn1-1": "paused", "vcn1-2": "paused"}
     assert pause_order.take_back(running.settings, KEY)
     running.wait_for_words("gone on after")
-    assert states(running) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert running.states() == {"vcn1-1": "running", "vcn1-2": "running"}
     running.wait_for_file(running.settings.run_dir / "clocks")
     running.hypervisor.pause("vcn1-2")
     running.wait_for_words("guest vcn1-2 is lost: it was paused: an I/O error")
@@ -72,10 +65,10 @@ def test_guest_takes_what_its_connection_has_written_before_it_stands_still(node
     node.wait_for_words("watches the guests")
     pause_order.order_pause(node.settings, KEY)
     node.wait_for_file(asked)
-    assert states(node) == {"vcn1-1": "running"}
+    assert node.states() == {"vcn1-1": "running"}
     waits.unlink()
     node.wait_for_words("paused, as the job is suspended")
-    assert states(node) == {"vcn1-1": "paused"}
+    assert node.states() == {"vcn1-1": "paused"}
     node.absent()
 
 
@@ -85,7 +78,7 @@ def test_libvirt_that_was_away_is_asked_when_it_is_back(running: Node) -> None:
     pause_order.order_pause(running.settings, KEY)
     running.hypervisor.dead = False
     running.wait_for_words("paused, as the job is suspended")
-    assert states(running) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    assert running.states() == {"vcn1-1": "paused", "vcn1-2": "paused"}
 
 
 def test_libvirt_restarted_while_guests_stand_still_loses_none(running: Node) -> None:
@@ -96,7 +89,7 @@ def test_libvirt_restarted_while_guests_stand_still_loses_none(running: Node) ->
     pause_order.take_back(running.settings, KEY)
     running.hypervisor.dead = False
     running.wait_for_words("gone on after")
-    assert states(running) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert running.states() == {"vcn1-1": "running", "vcn1-2": "running"}
     assert "is lost:" not in running.log.read_text()
 
 

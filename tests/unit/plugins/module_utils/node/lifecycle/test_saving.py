@@ -17,7 +17,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml, usage
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import (
-    client,
     monitor,
     pausing,
     present_absent,
@@ -62,10 +61,7 @@ def saving(node: Node) -> Node:
         taken_address, "find_holders", lambda own, *_more: {min(own): holder.read_text()} if holder.exists() else {}
     )
     node.settings = dataclasses.replace(node.settings, suspend_guests="save", host_ram_mib=0)
-    node.open_log()
-    (node.run_directory / "ready.json").write_text("{}")
-    client.present(node.part(2), node.settings, node.soon())
-    node.wait_for_words("watches the guests")
+    node.begin_watched(2)
     return node
 
 
@@ -81,13 +77,9 @@ def wait_for_memory(node: Node) -> None:
     node.wait_for_file(memory)
 
 
-def states(node: Node) -> dict[str, str]:
-    return {name: facts.state for name, facts in node.hypervisor.running.items()}
-
-
 def test_guests_of_a_suspended_job_are_on_the_disk_as_roots_alone_and_come_back(saving: Node) -> None:
     suspend(saving)
-    assert states(saving) == {}
+    assert saving.states() == {}
     start = saving.settings.start_dir("7.head", 1)
     for name in ("vcn1-1", "vcn1-2"):
         memory = saved_memory.memory_file(start / name)
@@ -97,7 +89,7 @@ def test_guests_of_a_suspended_job_are_on_the_disk_as_roots_alone_and_come_back(
     assert [(one.name, one.complete) for one in saved_memory.read_saved(start)] == [("vcn1-1", True), ("vcn1-2", True)]
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("gone on after")
-    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert saving.states() == {"vcn1-1": "running", "vcn1-2": "running"}
     saving.wait_for_file(saving.settings.run_dir / "clocks")
     assert saved_memory.read_saved(start) == ()
     assert "is lost" not in saving.log.read_text()
@@ -120,7 +112,7 @@ def test_libvirt_restarted_while_guests_are_saved_loses_none(saving: Node) -> No
     pause_order.take_back(saving.settings, KEY)
     saving.hypervisor.dead = False
     saving.wait_for_words("gone on after")
-    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert saving.states() == {"vcn1-1": "running", "vcn1-2": "running"}
     assert "is lost:" not in saving.log.read_text()
 
 
@@ -149,16 +141,16 @@ def test_resume_in_the_middle_of_saving_waits_for_its_end(saving: Node) -> None:
     pause_order.take_back(saving.settings, KEY)
     (saving.hypervisor.place / "slow").unlink()
     saving.wait_for_words("gone on after")
-    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert saving.states() == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_that_libvirt_does_not_save_stays_paused_and_goes_on(saving: Node) -> None:
     (saving.hypervisor.place / "refuses").write_text("no room left on device")
     suspend(saving, "guest vcn1-2 is paused and not saved: the saving of a domain: no room left on device")
-    assert states(saving) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    assert saving.states() == {"vcn1-1": "paused", "vcn1-2": "paused"}
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("gone on after")
-    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert saving.states() == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_that_does_not_come_back_is_tried_again_and_no_other_goes_on(saving: Node) -> None:
@@ -166,10 +158,10 @@ def test_guest_that_does_not_come_back_is_tried_again_and_no_other_goes_on(savin
     (saving.hypervisor.place / "refuses").write_text("cannot allocate memory")
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("guest vcn1-2 is still on the disk, it is tried again: the return of a saved domain: cannot")
-    assert states(saving) == {}
+    assert saving.states() == {}
     (saving.hypervisor.place / "refuses").unlink()
     saving.wait_for_words("gone on after")
-    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert saving.states() == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_with_virtiofs_stays_in_memory_and_the_record_says_why(saving: Node) -> None:
@@ -177,7 +169,7 @@ def test_guest_with_virtiofs_stays_in_memory_and_the_record_says_why(saving: Nod
         shares = "<devices><filesystem type='mount'><driver type='virtiofs'/><target dir='x'/></filesystem>"
         path.write_text(path.read_text().replace("<devices>", shares))
     suspend(saving, "guest vcn1-2 is paused and not saved: it mounts a directory of its node by virtiofs")
-    assert states(saving) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    assert saving.states() == {"vcn1-1": "paused", "vcn1-2": "paused"}
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("gone on after")
 
@@ -187,7 +179,7 @@ def test_disk_without_room_for_the_memory_keeps_guests_in_memory(saving: Node) -
     other.mkdir(parents=True)
     (other / "disk.qcow2").write_bytes(bytes(24) + (1 << 60).to_bytes(8, "big"))
     suspend(saving, "guest vcn1-2 is paused and not saved: its memory of 64 MiB has no room on the disk")
-    assert states(saving) == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    assert saving.states() == {"vcn1-1": "paused", "vcn1-2": "paused"}
 
 
 def test_guests_wait_on_the_disk_until_their_cores_are_free_again(saving: Node) -> None:
@@ -201,7 +193,7 @@ def test_guests_wait_on_the_disk_until_their_cores_are_free_again(saving: Node) 
     saving.hypervisor.place.joinpath("vcn1-3.xml").write_text("<domain><name>vcn1-3</name></domain>")
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("saved guests stay on the disk: cores 3 of cn1 have been given to 8.head.1")
-    assert set(states(saving)) == {"vcn1-3"}
+    assert set(saving.states()) == {"vcn1-3"}
     saving.hypervisor.place.joinpath("vcn1-3.xml").unlink()
     saving.wait_for_words("gone on after")
     assert claims.read_claims(saving.settings, "8.head.1", ()) == {1: KEY, 2: KEY, 3: KEY}
@@ -213,10 +205,10 @@ def test_guests_wait_on_the_disk_while_others_have_the_memory(saving: Node) -> N
     place.write_text("<domain><name>vbig-1</name><memory unit='GiB'>900000</memory></domain>")
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("saved guests stay on the disk: cn1 has 0 MiB of memory for guests now, and 128 MiB are")
-    assert not {"vcn1-1", "vcn1-2"} & set(states(saving))
+    assert not {"vcn1-1", "vcn1-2"} & set(saving.states())
     place.unlink()
     saving.wait_for_words("gone on after")
-    assert states(saving) == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert saving.states() == {"vcn1-1": "running", "vcn1-2": "running"}
 
 
 def test_guest_whose_address_another_host_has_got_waits_on_the_disk(saving: Node) -> None:
@@ -224,7 +216,7 @@ def test_guest_whose_address_another_host_has_got_waits_on_the_disk(saving: Node
     (saving.settings.run_dir / "holder").write_text("52:54:00:99:99:99")
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("saved guests stay on the disk: 52:54:00:99:99:99 has got the address ")
-    assert states(saving) == {}
+    assert saving.states() == {}
     (saving.settings.run_dir / "holder").unlink()
     saving.wait_for_words("gone on after")
 

@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain import domain_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import clock
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor, pausing
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import monitor, pausing
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import returning
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import taken_address
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims
@@ -49,15 +49,8 @@ def running(node: Node, tmp_path: pathlib.Path) -> Node:
     ):  # fmt: skip
         node.patch.setattr(module, name, value)
     node.settings = dataclasses.replace(node.settings, checkpoint_dir=store)
-    node.open_log()
-    (node.run_directory / "ready.json").write_text("{}")
-    client.present(node.part(2), node.settings, node.soon())
-    node.wait_for_words("watches the guests")
+    node.begin_watched(2)
     return node
-
-
-def states(node: Node) -> dict[str, str]:
-    return {name: facts.state for name, facts in node.hypervisor.running.items()}
 
 
 def store_guests(node: Node) -> pathlib.Path:
@@ -90,7 +83,7 @@ def second_start(node: Node, place: pathlib.Path) -> NodePart:
 
 def test_guests_saved_for_a_checkpoint_go_on_and_none_is_lost(running: Node) -> None:
     store_guests(running)
-    assert states(running) == dict.fromkeys(NAMES, "running")
+    assert running.states() == dict.fromkeys(NAMES, "running")
     assert "is lost" not in running.log.read_text()
 
 
@@ -99,7 +92,7 @@ def test_guests_go_on_by_themselves_when_nobody_ends_a_checkpoint(running: Node)
     assert pause_order.order_checkpoint(running.settings, KEY, time.time() + 0.5)
     running.wait_for_words("paused, as the job is suspended")
     running.wait_for_words("gone on after")
-    assert states(running) == dict.fromkeys(NAMES, "running")
+    assert running.states() == dict.fromkeys(NAMES, "running")
     assert "is lost" not in running.log.read_text()
 
 
@@ -107,9 +100,9 @@ def test_later_start_has_the_guests_back_with_their_names_and_addresses(running:
     place = store_guests(running)
     before = dict(running.hypervisor.running)
     running.absent()
-    assert states(running) == {}
+    assert running.states() == {}
     made = running.present(second_start(running, place))
-    assert states(running) == dict.fromkeys(NAMES, "running")
+    assert running.states() == dict.fromkeys(NAMES, "running")
     assert [(one.rank, one.name) for one in made] == [(0, "vcn1-1"), (1, "vcn1-2")]
     for name, facts in running.hypervisor.running.items():
         assert (facts.uuid, facts.macs) == (before[name].uuid, before[name].macs)
@@ -124,7 +117,7 @@ def test_later_start_has_the_guests_back_with_their_names_and_addresses(running:
     # asked again, they are found
     assert running.present(second_start(running, place)) == made
     assert any("vcn1-1" in thing for thing in running.absent(2))
-    assert states(running) == {}
+    assert running.states() == {}
 
 
 def test_returned_guest_holds_no_cores_of_its_former_node(running: Node) -> None:
@@ -179,7 +172,7 @@ def test_checkpoint_that_was_edited_does_not_return(running: Node, name: str) ->
         stream.write(b" ")
     with pytest.raises((CheckpointFault, VTorqueError), match="not what was saved"):
         running.present(part)
-    assert states(running) == {}
+    assert running.states() == {}
 
 
 def test_checkpoint_of_another_job_or_elsewhere_does_not_return(running: Node, tmp_path: pathlib.Path) -> None:
@@ -201,7 +194,7 @@ def test_guest_whose_address_another_host_has_does_not_return(running: Node) -> 
     running.patch.setattr(taken_address, "find_holders", lambda own, *_more: {min(own): "52:54:00:99:99:99"})
     with pytest.raises(VTorqueError, match="52:54:00:99:99:99 has got it"):
         running.present(second_start(running, place))
-    assert states(running) == {}
+    assert running.states() == {}
 
 
 def test_guest_under_kvm_returns_to_the_same_processor_alone(running: Node) -> None:
