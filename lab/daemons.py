@@ -246,6 +246,39 @@ def start_nfs() -> None:
         time.sleep(0.1)
 
 
+def start_switch() -> None:
+    """Start the distribution's Open vSwitch with DPDK, without hardware, and a bridge of it as a site has one.
+
+    Its one thread of packets sleeps when there are none; else it would take a processor for itself.
+
+    Raises:
+        DaemonError: it did not start; says its last words.
+    """
+    place = pathlib.Path("/run/openvswitch")
+    place.mkdir(mode=0o755, exist_ok=True)
+    database = pathlib.Path("/var/lib/openvswitch/lab.db")
+    if not database.exists():
+        run("/usr/bin/ovsdb-tool", "create", str(database), "/usr/share/openvswitch/vswitch.ovsschema")
+    log = "--log-file=/var/log/openvswitch/{}.log"
+    socket_ = f"unix:{place}/db.sock"
+    run("/usr/sbin/ovsdb-server", str(database), f"--remote=p{socket_}", "--pidfile", "--detach", log.format("ovsdb"))
+    run("/usr/bin/ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", *SWITCH)
+    run("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", socket_, PIDFILE, "--detach", log.format("vswitchd"))
+    bridge = ("set", "Bridge", DPDK_BRIDGE, "datapath_type=netdev", "fail_mode=secure")
+    run("/usr/bin/ovs-vsctl", "--timeout=60", "--may-exist", "add-br", DPDK_BRIDGE, "--", *bridge)
+
+
+PIDFILE = "--pidfile=/run/openvswitch/ovs-vswitchd.pid"  # the name of the program is another
+DPDK_BRIDGE = "brv"
+SWITCH = (
+    "other_config:dpdk-init=true",
+    'other_config:dpdk-extra="--no-pci --no-huge --legacy-mem -m 256"',
+    "other_config:pmd-cpu-mask=0x1",
+    "other_config:pmd-maxsleep=1000",
+    "other_config:per-port-memory=true",
+)
+"""Of Open vSwitch, without huge pages: by itself it adds `--in-memory`, which does not go with their absence."""
+
 GANESHA_CONF = f"""\
 NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = 2049; Bind_addr = {NETWORK}.1; Enable_NLM = false; Enable_RQUOTA = false; }}
 NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = "/run/ganesha"; Only_Numeric_Owners = true;

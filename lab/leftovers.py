@@ -28,7 +28,7 @@ MAY_STAY = re.compile(
     "|".join(
         (
             # directories of the product, empty
-            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|networks|paused|shells|templates|tombstones)",
+            r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|networks|paused|shells|templates|tombstones|vhostuser)",
             r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|interrupts|log|records|slots|spool|topology)",
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,

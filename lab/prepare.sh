@@ -16,6 +16,8 @@ LAB_PACKAGES="
     dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
     cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs"
 DEVICES_PACKAGES="numactl pciutils"
+# the package starts its daemons where the distribution's policy (policy-rc.d) lets it; nodes of a lab have their own
+SWITCH_PACKAGES="openvswitch-switch-dpdk librte-mempool-ring23"
 SLURM_PACKAGES="munge slurmctld slurmd slurm-client"
 TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils gcc libc6-dev groff-base xauth xvfb chromium"
 
@@ -39,7 +41,7 @@ case $kind in
     demo) ;;
     devices) wanted="$wanted $DEVICES_PACKAGES" ;;
     slurm) wanted="$wanted $SLURM_PACKAGES" ;;
-    *) wanted="$wanted $SLURM_PACKAGES $TEST_PACKAGES" ;;
+    *) wanted="$wanted $SLURM_PACKAGES $SWITCH_PACKAGES $TEST_PACKAGES" ;;
 esac
 # shellcheck disable=SC2086  # names, one a word
 lacking=$(missing $wanted)

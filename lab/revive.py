@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Start a daemon of this node again that somebody ended: on that node `python -m lab.revive libvirt|nfs|batch [-p]`."""
+"""Start a daemon of this node, or start it again: on that node `python -m lab.revive libvirt|nfs|switch|batch [-p]`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def main() -> int:
             batch.of(plan.batch).start(plan, *sys.argv[2:])
         elif sys.argv[1:] == ["nfs"]:
             daemons.start_nfs()
+        elif sys.argv[1:] == ["switch"]:
+            daemons.start_switch()
         else:
-            raise daemons.DaemonError("say libvirt, batch or nfs")
+            raise daemons.DaemonError("say libvirt, batch, nfs or switch")
     except daemons.DaemonError as error:
         print(f"lab.revive: {error}", file=sys.stderr)
         return 2

@@ -22,11 +22,31 @@ load() { # module...: one that is built in, or in the kernel already, needs noth
     for module in "$@"; do modprobe -q "$module"; done
 } >/dev/null 2>&1
 
-add_rxe() { # rxe0, of the network card by which the guest knows its node
+find_first() { # the network card by which the guest knows its node
     route=$(ip route get "$VTORQUE_NODE_ADDRESS" 2>/dev/null) || die "no route to $VTORQUE_NODE_ADDRESS"
     card=${route#* dev }
     card=${card%% *}
     [ -d "/sys/class/net/$card" ] || die "no network card towards $VTORQUE_NODE_ADDRESS"
+}
+
+find_card() { # MAC: the card that has it, which is up
+    tries=0
+    until place=$(grep -lix -e "$1" /sys/class/net/*/address 2>/dev/null); do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || die "there is no network card of the address $1"
+        sleep 0.1 2>/dev/null || sleep 1
+    done
+    card=${place%/address}
+    card=${card##*/}
+    ip link set dev "$card" up || die "its network card $card does not come up"
+}
+
+has_rxe() { # what makes a device of a card; without it the card alone is the guest's
+    load rdma_rxe
+    command -v rdma >/dev/null 2>&1 && [ -d /sys/module/rdma_rxe ]
+}
+
+add_rxe() { # rxe0, of a network card
     [ ! -e "$CLASS/rxe0" ] || return 0
     load rdma_rxe
     command -v rdma >/dev/null 2>&1 || die "the image lacks the program rdma (package iproute2)"
@@ -65,10 +85,18 @@ open_devices() { # the guest is the job's alone; distributions do the same by a 
     chmod 0666 "$DEVICES/rdma_cm" "$DEVICES"/uverbs* || die "the user cannot be given $DEVICES"
 }
 
-read -r kind </etc/vtorque/rdma || die "which kind of device it is to be is not known"
+read -r kind card_mac </etc/vtorque/rdma || die "which kind of device it is to be is not known"
 load ib_uverbs rdma_ucm
 case $kind in
-    rxe) add_rxe ;;
+    rxe)
+        find_first
+        add_rxe
+        ;;
+    vhostuser)
+        find_card "$card_mac"
+        has_rxe || exit 0
+        add_rxe
+        ;;
     sriov) find_function ;;
     *) die "the kind $kind is not known" ;;
 esac

@@ -291,7 +291,7 @@ def edit_disk(place: pathlib.Path, orders: t.Iterable[str]) -> None:
 
 
 def revive(daemon: str) -> str:
-    """The line of shell that starts a daemon of the lab again: `libvirt`, `batch` or `nfs`."""
+    """The line of shell that starts a daemon of the lab again: `libvirt`, `batch`, `nfs` or `switch`."""
     return f"env PYTHONPATH=/opt/vtorque-lab /opt/vtorque-lab/venv/bin/python -m lab.revive {daemon}"
 
 

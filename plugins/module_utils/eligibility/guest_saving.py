@@ -15,11 +15,12 @@ import typing as t
 from ..frozen import frozen
 
 VIRTIOFS, PLAN9, PCI, SHARED_MEMORY, USER_DISK = "virtiofs", "9p", "pci", "shared memory", "user disk"
-HUGE_PAGES, CELLS = "huge pages", "cells"
+HUGE_PAGES, CELLS, VHOST_USER = "huge pages", "cells", "vhost-user"
 REASONS: dict[str, str] = {
     VIRTIOFS: "it mounts a directory of its node by virtiofs",
     PLAN9: "it mounts a directory of its node by 9p",
     PCI: "it has a PCI device of its node",
+    VHOST_USER: "it has a network card on a port of its node's Open vSwitch",
     SHARED_MEMORY: "it shares memory with other guests",
     USER_DISK: "a process of the user's serves its disk or image",
     HUGE_PAGES: "its memory is of huge pages, which the next job may take",

@@ -220,9 +220,7 @@ def check_devices(settings: NodeSettings) -> Finding:
     if settings.shares_regions and (problem := shared_region.find_problem()):
         return Finding("devices", BAD, BAD, f"unclot: {problem}", shared_region.REMEDY)
     if problem := host_devices.find_rdma_problem(settings):
-        return Finding(
-            "devices", BAD, BAD, f"vrdma: {problem}", "see vrdma_ports in vtorque.yml, and sriov_numvfs of the card"
-        )
+        return Finding("devices", BAD, BAD, f"vrdma: {problem}", host_devices.rdma_remedy(settings))
     found = host_devices.examine(settings)
     if not found:
         return Finding("devices", NONE, "-")

@@ -24,7 +24,7 @@ from ..state.layout import start_of
 from ..system import files
 from ..system.clock import Deadline
 from ..system.process import process_id
-from .devices import leases
+from .devices import host_devices
 from .domain.connection import Domains
 from .io_cores import interrupts
 from .lifecycle import present_absent
@@ -392,7 +392,7 @@ def _remove_files(start: Start, settings: NodeSettings) -> tuple[str, ...]:
         shutil.rmtree(directory)
         things.append(f"directory {start.key}")
     things += private.remove(start.key, settings)
-    things += [f"device {device}" for device in leases.free(settings, start.key)]
+    things += [f"device {device}" for device in host_devices.free(settings, start.key)]
     hugepages.forget(start.key, settings)
     interrupts.forget(start.key, settings)
     things += [f"slot {slot}" for slot in slots.free(settings, start.key)]

@@ -21,8 +21,10 @@ MOST = 3
 CHOSEN = rf"({NAME}(\+{NAME}){{0,{MOST - 1}}})?"
 """Names of networks in the order of a guest's cards."""
 _PAIR = rf"{NAME}=[0-9.]{{7,15}}"
-ADDRESSES = rf"({_PAIR}( {_PAIR}){{0,{MOST - 1}}})?"
-"""A guest's addresses on these, in the same order."""
+ADDRESSES = rf"({_PAIR}( {_PAIR}){{0,{MOST}}})?"
+"""A guest's addresses on these, in the same order; and last that of its card on `RDMA`."""
+RDMA = "vrdma"
+"""What stands for the network of the cards that `vrdma_kind: vhostuser` gives, where names of networks are used."""
 
 BRIDGE, VXLAN = "bridge", "vxlan"
 KINDS = (BRIDGE, VXLAN)
@@ -116,12 +118,24 @@ def read_line(line: str) -> Network:
     if mtu and not _LEAST_MTU <= mtu <= _MOST_MTU:
         raise ValueError(f"mtu={mtu}: from {_LEAST_MTU} to {_MOST_MTU}")
     return Network(
-        name, kind, values.get("bridge", ""), _pool(values["addresses"]), mtu, _YES_NO[values.get("confined", "yes")]
+        name,
+        kind,
+        values.get("bridge", ""),
+        read_pool(values["addresses"]),
+        mtu,
+        _YES_NO[values.get("confined", "yes")],
     )
 
 
-def _pool(text: str) -> str:
-    """The network as it is written; `ipaddress` would cost each hook 2 ms."""
+def read_pool(text: str) -> str:
+    """Return a network as it is written; `ipaddress` would cost each hook 2 ms.
+
+    Args:
+        text: `10.9.0.0/16`.
+
+    Raises:
+        ValueError: it is none that guests can have addresses of; the text says why.
+    """
     octet = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
     if not re.fullmatch(rf"{octet}(\.{octet}){{3}}/([89]|[12][0-9])", text):
         raise ValueError(f"addresses={text}: an IPv4 network from /8 to /29, such as 10.9.0.0/16")
@@ -131,6 +145,19 @@ def _pool(text: str) -> str:
     if first >> 24 in (0, 127) or first >> 24 >= 224:
         raise ValueError(f"addresses={text}: no addresses for hosts")
     return text
+
+
+def rdma_network(bridge: str, addresses: str) -> Network:
+    """Return the network of the cards that `vrdma_kind: vhostuser` gives.
+
+    Args:
+        bridge: of Open vSwitch.
+        addresses: from which guests have theirs.
+
+    Raises:
+        ValueError: as `read_pool`.
+    """
+    return Network(RDMA, BRIDGE, bridge, read_pool(addresses))
 
 
 def _span(network: str) -> tuple[int, int]:

@@ -99,6 +99,8 @@ def settings_of(policy: Policy, node_name: str) -> NodeSettings:
         rdma_kind=policy.vrdma_kind if policy.vrdma_enabled and host_matches(policy.vrdma_nodes, node_name) else "",
         rdma_ports=policy.vrdma_ports,
         rdma_vlan=policy.vrdma_vlan,
+        rdma_bridge=policy.vrdma_bridge or "",
+        rdma_addresses=policy.vrdma_addresses or "",
         confine_guests=policy.confine_guests,
         may_reach=policy.guest_may_reach,
         networks=consistency.networks_of(policy),

@@ -97,6 +97,32 @@ def test_virtual_function_is_brought_up_and_no_other_device_is_made(tmp_path: pa
     assert [line for line in guest.asked if not line.startswith("modprobe")] == ["ip link set dev ens9 up"]
 
 
+MAC = "5a:54:00:01:02:01"
+
+
+def test_card_of_the_switch_is_brought_up_and_verbs_are_made_of_it_where_the_image_has_them(
+    tmp_path: pathlib.Path,
+) -> None:
+    guest = Guest(tmp_path, f"vhostuser {MAC}")
+    (tmp_path / "sys/class/net/ens7").mkdir()
+    for card, mac in (("ens3", "52:54:00:01:02:01"), ("ens7", MAC)):
+        (tmp_path / f"sys/class/net/{card}/address").write_text(f"{mac}\n")
+    up = ["ip link set dev ens7 up"]
+    assert guest.run() == (0, "")
+    assert [line for line in guest.asked if not line.startswith("modprobe")] == up
+    guest.program("rdma", MAKES_RXE)
+    assert guest.run() == (0, ""), "a kernel without the module"
+    assert [line for line in guest.asked if not line.startswith("modprobe")] == up * 2
+    (tmp_path / "sys/module/rdma_rxe").mkdir(parents=True)
+    assert guest.run() == (0, "")
+    assert guest.asked[-1] == "rdma link add rxe0 type rxe netdev ens7"
+    assert stat.S_IMODE((tmp_path / DEVICES / "uverbs0").stat().st_mode) == 0o666
+
+
+def test_card_of_the_switch_that_does_not_come_is_named(tmp_path: pathlib.Path) -> None:
+    assert Guest(tmp_path, f"vhostuser {MAC}").run() == (1, f"there is no network card of the address {MAC}")
+
+
 def test_virtual_function_without_a_driver_and_a_kind_of_nobody_are_named(tmp_path: pathlib.Path) -> None:
     guest = Guest(tmp_path, "sriov")
     assert guest.run() == (1, "the kernel of the image has no driver that makes an RDMA device of the card's function")

@@ -23,6 +23,8 @@ KEY = "pci"
 REGION, REGION_SIZE = "unclot", "unclot_shmem"
 RDMA = "vrdma"
 NETWORK = "network"
+WITHOUT_VERBS = ("vhostuser",)
+"""Kinds that are of use to guests without verbs, too."""
 
 
 def read_wishes(value: Value | None) -> tuple[pci.PciWish, ...]:
@@ -127,7 +129,7 @@ def settle_rdma(choices: Choices, verbs: str) -> t.Iterator[KeyFault]:
         message = "this site has switched it off (vrdma_enabled)"
     elif isinstance(distro, str) and not kind_of(distro).linux:
         message, gives_way = "OSv has no verbs", "OSv has none"
-    elif verbs == "no":
+    elif verbs == "no" and policy.vrdma_kind not in WITHOUT_VERBS:
         message = f"guests of the image {values['img']} have no verbs, as its record says"
         gives_way = "the image's record"
     if gives_way and RDMA not in asked:

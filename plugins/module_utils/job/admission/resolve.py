@@ -167,6 +167,7 @@ def parts_in_the_way(
         guest_saving.VIRTIOFS: "virtiofs" in mounts and linux,
         guest_saving.PLAN9: "9p" in mounts and linux,
         guest_saving.PCI: bool(values["pci"]) or (values["vrdma"] is True and policy.vrdma_kind == "sriov"),
+        guest_saving.VHOST_USER: values["vrdma"] is True and policy.vrdma_kind == "vhostuser",
         guest_saving.SHARED_MEMORY: values["unclot"] is True,
         guest_saving.HUGE_PAGES: pages != "none",
         guest_saving.CELLS: cells != "off",

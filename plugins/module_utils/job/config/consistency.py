@@ -28,8 +28,6 @@ DATA = "/data"
 SKVM = "was the original's alone: write kvm, with iocm=true for I/O cores and vrdma=true for RDMA"
 """Why nobody gets the hypervisor of that name (sKVM), and what has taken its place."""
 
-RDMA_NOT_YET = ("vhostuser",)
-"""Kinds of RDMA devices that no node can give yet."""
 HOOK_SCRIPTS = ("vm_prologue", "vm_epilogue")
 REGION_MIB = 64
 """Of the region that guests share, where neither the user nor the site says it."""
@@ -166,14 +164,32 @@ def _own_images(policy: Policy) -> t.Iterator[tuple[str, str]]:
 
 
 def _rdma(policy: Policy) -> t.Iterator[tuple[str, str]]:
-    if policy.vrdma_kind in RDMA_NOT_YET:
-        yield "vrdma_kind", f"{policy.vrdma_kind} is not available yet; available: rxe, sriov"
+    if policy.vrdma_kind == "vhostuser":
+        yield from _vhost_user(policy)
     if policy.vrdma_kind == "sriov":
         if not policy.vrdma_ports:
             yield "vrdma_kind", "sriov needs vrdma_ports"
         elif policy.confine_guests:
             why = "no rule of a node holds a guest on a virtual function to its address"
             yield "vrdma_kind", f"sriov does not go with confine_guests: {why}"
+
+
+def _vhost_user(policy: Policy) -> t.Iterator[tuple[str, str]]:
+    for name in ("vrdma_bridge", "vrdma_addresses"):
+        if not getattr(policy, name):
+            yield "vrdma_kind", f"vhostuser needs {name}"
+    if policy.vrdma_addresses:
+        networks = networks_of(policy)
+        try:
+            own = guest_networks.rdma_network(policy.vrdma_bridge or "", policy.vrdma_addresses)
+        except ValueError as error:
+            yield "vrdma_addresses", str(error)
+            return
+        # beside the others, whose own contradictions are theirs
+        known = set(guest_networks.find_contradictions(networks, policy.bridge, policy.node_number, confine=True))
+        terms = ((*networks, own), policy.bridge, policy.node_number)
+        found = guest_networks.find_contradictions(*terms, confine=True)
+        yield from (("vrdma_addresses", why) for why in found if why not in known)
 
 
 def _networks(policy: Policy) -> t.Iterator[tuple[str, str]]:

@@ -318,10 +318,10 @@ class Policy:
 
     vrdma_enabled: bool = _parameter(_FLAG, False, "guests may have an RDMA device (vrdma)", section="components")
     vrdma_kind: str = _parameter(choice(*RDMA_KINDS), RDMA_KINDS[0], "of which kind that device is")
-    vrdma_ports: tuple[str, ...] = _parameter(
-        several(_CARD), (), "cards whose virtual functions guests may have (sriov)"
-    )
-    vrdma_vlan: int | None = _parameter(number(1, 4094), None, "VLAN of these virtual functions")
+    vrdma_ports: tuple[str, ...] = _parameter(several(_CARD), (), "cards whose virtual functions guests may have")
+    vrdma_bridge: str | None = _parameter(_CARD, None, "bridge of Open vSwitch with DPDK (vhostuser)")
+    vrdma_addresses: str | None = _parameter(_LINE, None, "IPv4 network of the guests there (10.9.0.0/16)")
+    vrdma_vlan: int | None = _parameter(number(1, 4094), None, "VLAN of these virtual functions or ports")
     vrdma_nodes: str = _parameter(_HOSTS, ".*", "the nodes whose guests may have one")
     iocm_enabled: bool = _parameter(_FLAG, False, "jobs may have cores of their own for virtual I/O (iocm)")
     iocm_min_cores: int = _parameter(_CORES, 1, "least iocm_min_cores and iocm_max_cores of a request")

@@ -33,10 +33,30 @@ KINDS = {
     "region": "shared_region",
     "rxe": "vrdma.soft_roce",
     "sriov": "vrdma.virtual_function",
+    "vhostuser": "vrdma.vhost_user",
 }
 """Modules below this package, by the names of their kinds."""
+PERSISTENT = ("vhostuser",)
+"""Kinds of RDMA devices that the node's next boot finds as the last one left them (`RdmaKind.find_lost`)."""
 EXAMINATIONS = {"pci": "pci.examination"}
 """Modules that say which devices of a kind could be handed on now, for the doctor."""
+
+
+@frozen
+class HostCard:
+    """A network card that a device is for its guest.
+
+    Attributes:
+        mac: its own.
+        interface: its address with its network (`10.9.1.1/16`).
+        socket: of the process that has the other end of it.
+        mtu: its own; 0: as the guest has it.
+    """
+
+    mac: str
+    interface: str
+    socket: str
+    mtu: int = 0
 
 
 @frozen
@@ -49,6 +69,8 @@ class HostDevice:
         label: what records call it, where that is not its name.
         size_mib: of memory, which is made anew and has no size of its own, in MiB; 0: of all others.
         identity: what it is given before its guest has it, as its kind reads it.
+        card: which network card it is for its guest; None: none that the seed sets up.
+        shares_memory: does a process of the node read and write its guest's memory?
     """
 
     kind: str
@@ -56,6 +78,8 @@ class HostDevice:
     label: str = ""
     size_mib: int = 0
     identity: tuple[str, ...] = ()
+    card: HostCard | None = None
+    shares_memory: bool = False
 
     @property
     def fragment(self) -> str:
@@ -117,13 +141,34 @@ class DeviceKind(t.Protocol):
 
 
 class RdmaKind(DeviceKind, t.Protocol):
-    """A kind of RDMA devices, of which a site has one (`vrdma_kind`)."""
+    """A kind of RDMA devices, of which a site has one (`vrdma_kind`).
+
+    Attributes:
+        REMEDY: where an administrator looks when there is a problem.
+    """
+
+    REMEDY: str
 
     def find_problem(self, settings: NodeSettings) -> str:
         """Return why no guest of this node could have one now, or ""."""
 
     def list_classes(self, settings: NodeSettings) -> tuple[PciClass, ...]:
         """Return its PCI devices of this node as a class, to be listed with those that the site lists itself."""
+
+    def find_lost(self, settings: NodeSettings) -> tuple[Lease, ...]:
+        """Return what is there of starts that have no lease of it, as after a boot; of kinds in `PERSISTENT` alone."""
+
+    def admit(self, mine: t.Sequence[Lease], peers: t.Sequence[str], settings: NodeSettings) -> None:
+        """Let guests reach those of their job; of kinds alone whose guests the packet filter does not hold.
+
+        Args:
+            mine: devices of a start.
+            peers: addresses of all guests of its job, on this kind of device.
+            settings: this node's own word.
+
+        Raises:
+            VTorqueError: they cannot be reached.
+        """
 
 
 def load_rdma_kind(name: str) -> RdmaKind:

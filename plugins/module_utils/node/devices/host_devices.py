@@ -14,7 +14,7 @@ from ...system.clock import Deadline
 from ...wire.messages import GuestSpec
 from ..state.settings import NodeSettings
 from . import leases
-from .api import KINDS, HostDevice, Taking, load_examination, load_kind, load_rdma_kind
+from .api import KINDS, PERSISTENT, HostDevice, Taking, load_examination, load_kind, load_rdma_kind
 
 if t.TYPE_CHECKING:
     from .pci.examination import Examined
@@ -46,6 +46,28 @@ def examine(settings: NodeSettings) -> tuple[Examined, ...]:
 def find_rdma_problem(settings: NodeSettings) -> str:
     """Return why no guest of this node could have an RDMA device now, or "": also where the site gives it none."""
     return load_rdma_kind(settings.rdma_kind).find_problem(settings) if settings.rdma_kind in KINDS else ""
+
+
+def rdma_remedy(settings: NodeSettings) -> str:
+    """Return where an administrator looks when `find_rdma_problem` has found one."""
+    return load_rdma_kind(settings.rdma_kind).REMEDY
+
+
+@leaves_nothing
+def find_lost(settings: NodeSettings) -> tuple[leases.Lease, ...]:
+    """Return the devices of starts that have no lease of them, as after a boot of the node."""
+    return load_rdma_kind(settings.rdma_kind).find_lost(settings) if settings.rdma_kind in PERSISTENT else ()
+
+
+def admit(settings: NodeSettings, key: str, peers: t.Sequence[str]) -> None:
+    """Let guests of a start reach those of their job by RDMA devices that the packet filter does not hold.
+
+    Raises:
+        VTorqueError: they cannot be reached.
+    """
+    mine = [lease for lease in leases.read_leases(settings) if (lease.key, lease.kind) == (key, settings.rdma_kind)]
+    if mine and settings.rdma_kind in PERSISTENT:
+        load_rdma_kind(settings.rdma_kind).admit(mine, peers, settings)
 
 
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
@@ -91,7 +113,7 @@ def give_back(settings: NodeSettings, key: str) -> tuple[str, ...]:
     """
     if not leases.is_used(settings):
         return ()
-    of_start = [lease for lease in leases.read_leases(settings) if lease.key == key]
+    of_start = [lease for lease in (*leases.read_leases(settings), *find_lost(settings)) if lease.key == key]
     if not of_start:
         return ()
     done: list[str] = []
@@ -99,3 +121,16 @@ def give_back(settings: NodeSettings, key: str) -> tuple[str, ...]:
         if mine := [lease for lease in of_start if lease.kind == name]:
             done += load_kind(name).give_back(mine, settings)
     return tuple(done)
+
+
+def free(settings: NodeSettings, key: str) -> tuple[str, ...]:
+    """Forget all devices of a start of an earlier boot: the node's own start has reset all but the persistent ones.
+
+    Returns:
+        The devices.
+
+    Raises:
+        NodeFault: the leases cannot be read.
+    """
+    freed = leases.free(settings, key)
+    return (*freed, *give_back(settings, key))

@@ -43,6 +43,10 @@ class Device(t.Protocol):
     def fragment(self) -> str:
         """The template of its part, below `templates/`."""
 
+    @property
+    def shares_memory(self) -> bool:
+        """Does a process of the node read and write its guest's memory?"""
+
 
 class Card(t.Protocol):
     """A card on a further network; the template is rendered with all of it (`network/cards.py`)."""
@@ -138,6 +142,11 @@ class DomainSpec:
     def huge(self) -> bool:
         """Is its memory of huge pages?"""
         return self.shape is not None and self.shape.page_kib > 0
+
+    @property
+    def shared(self) -> bool:
+        """Do processes of the node read and write its memory?"""
+        return bool(self.virtiofs) or any(device.shares_memory for device in self.devices)
 
     @property
     def dedicated(self) -> bool:
@@ -252,6 +261,7 @@ def unsavable_parts(xml: str) -> frozenset[str]:
         guest_saving.VIRTIOFS: bool(virtiofs),
         guest_saving.PLAN9: len(devices.findall("filesystem")) > len(virtiofs),
         guest_saving.PCI: devices.find("hostdev") is not None,
+        guest_saving.VHOST_USER: devices.find("interface[@type='vhostuser']") is not None,
         guest_saving.SHARED_MEMORY: devices.find("shmem") is not None,
         guest_saving.USER_DISK: devices.find(".//source[@protocol='nbd']") is not None,
         guest_saving.HUGE_PAGES: root.find("memoryBacking/hugepages") is not None,

@@ -11,12 +11,14 @@ import typing as t
 from ...errors import VTorqueError
 from ...guest_kinds import KINDS
 from ...rendering.templates import render
-from ...site_lists.guest_networks import read_addresses
+from ...site_lists.guest_networks import RDMA, read_addresses
+from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...system.files import read_json
 from ...wire.form import from_dict
 from ...wire.messages import JobMap
 from ...wire.node_answers import GuestFacts
+from ..devices import host_devices
 from ..network import cards, nft_rules
 from ..network.host_names import further_names_by, names_by
 from ..state import saved_memory
@@ -74,6 +76,8 @@ def _admit_further(guests: t.Sequence[GuestFile], job_map: JobMap, settings: Nod
             held.setdefault(name, []).append(card)
     for name, its_cards in held.items():
         nft_rules.admit(its_cards, job.get(name, []), [], settings)
+    if RDMA in job:
+        host_devices.admit(settings, job_key(job_map.job_id, job_map.start), job[RDMA])
 
 
 def _facts(guest: GuestFile, job_map: JobMap, settings: NodeSettings) -> GuestFacts:

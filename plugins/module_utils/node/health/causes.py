@@ -219,7 +219,8 @@ def check_devices(settings: NodeSettings) -> None:
         NodeFault: it could not.
     """
     if problem := host_devices.find_rdma_problem(settings):
-        raise NodeFault(f"vrdma on {settings.node_name}", problem, "see vrdma_ports", cause="devices")
+        hint = host_devices.rdma_remedy(settings)
+        raise NodeFault(f"vrdma on {settings.node_name}", problem, hint, cause="devices")
     if not settings.pci_classes:
         return
     broken = []

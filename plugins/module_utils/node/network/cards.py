@@ -13,7 +13,7 @@ import typing as t
 
 from ...errors import NodeFault, SiteFault, UserFault
 from ...frozen import frozen
-from ...site_lists.guest_networks import Network, read_addresses
+from ...site_lists.guest_networks import RDMA, Network, read_addresses
 from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...wire.messages import NodePart
@@ -166,7 +166,7 @@ def written(cards: t.Iterable[Card]) -> str:
 
 
 def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
-    """Return the devices of further cards of a guest that have rules.
+    """Return the devices of further cards of a guest that have rules; that of `RDMA` has flows in their place.
 
     Args:
         networks: of the guest, as `written` has them.
@@ -175,7 +175,7 @@ def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str,
     """
     free = {network.name for network in settings.networks if not network.confined}
     names = enumerate(read_addresses(networks), 1)
-    return tuple(settings.tap_name(slot, number) for number, name in names if name not in free)
+    return tuple(settings.tap_name(slot, number) for number, name in names if name not in {*free, RDMA})
 
 
 def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tuple[str, nft_rules.Guest]]:

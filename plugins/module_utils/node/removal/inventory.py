@@ -21,7 +21,7 @@ from ...system.clock import Deadline
 from ...system.process.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
 from ...time_budget import KILLED_END_S
-from ..devices import leases, shared_region
+from ..devices import host_devices, leases, shared_region
 from ..domain.connection import Domains
 from ..network import nft_rules, private
 from ..network.addresses import SYS_NET
@@ -84,7 +84,8 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
     """
     owners = slots.taken(settings)
     found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
-    found += [Remain("device", lease.device, lease.key) for lease in leases.read_leases(settings)]
+    devices = (*leases.read_leases(settings), *host_devices.find_lost(settings))
+    found += [Remain("device", lease.device, lease.key) for lease in devices]
     found += [Remain("huge pages", path.name, path.name) for path in entries(settings.pages_dir)]
     found += [Remain("interrupts", path.name, path.name) for path in entries(settings.interrupts_dir)]
     found += [Remain("region", name, "") for name in shared_region.find_lost(settings)]

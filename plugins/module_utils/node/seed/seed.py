@@ -22,8 +22,24 @@ from ...rendering.templates import render as render_template
 from ...site_lists.mounts import Mount
 from ...slow_libraries import load_library
 from ...wire.messages import ABSOLUTE_PATH, ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, Additions, KeyPair, Owner
-from ..network.cards import Card
 from .user_data import check_header
+
+
+class Card(t.Protocol):
+    """A card besides the first; the template is rendered with it (`network/cards.py`, `devices/api.py`)."""
+
+    @property
+    def mac(self) -> str:
+        """Its own."""
+
+    @property
+    def interface(self) -> str:
+        """Its address with its network."""
+
+    @property
+    def mtu(self) -> int:
+        """Its own; 0: as the guest has it."""
+
 
 LABEL = "cidata"
 """Volume label by which cloud-init's NoCloud finds its seed."""
@@ -71,8 +87,9 @@ class Seed:
         additions: the user's own.
         data_disk: has the guest a disk of the user's own?
         shares_region: has it memory that it shares with others of its job?
-        cards: on further networks.
+        cards: besides the first.
         rdma: of which kind its RDMA device is; "": it has none.
+        rdma_mac: of which of these cards it is made; "": of the first, or of none.
         scripts: where the job's scripts lie, below `torque_home`.
         programs: templates of the batch system's own for guests, `.../NAME.sh`, which are found there by their names.
         vcpus: so often the node file of a guest of OSv names it; others are told later.
@@ -106,6 +123,7 @@ class Seed:
     programs: tuple[str, ...] = _texts("[a-z_/]+/[a-z_]+[.]sh")
     vcpus: int = 1
     cards: tuple[Card, ...] = ()
+    rdma_mac: str = dataclasses.field(metadata={"pattern": f"({MAC})?"}, default="")
     launcher: t.ClassVar[str] = OSV_LAUNCHER
 
     def __post_init__(self) -> None:

@@ -74,7 +74,9 @@ class NodeSettings:
         shares_regions: may guests of a job share a region of memory?
         rdma_kind: of the RDMA devices that guests of this node may have; "": they may have none.
         rdma_ports: network cards whose virtual functions guests may have, by name.
-        rdma_vlan: of these functions; None: none.
+        rdma_vlan: of these functions, or of ports on `rdma_bridge`; None: none.
+        rdma_bridge: of Open vSwitch with DPDK, on which guests may have a card; "": none.
+        rdma_addresses: from which they have theirs there, an IPv4 network.
         suspend_guests: what becomes of guests whose job is suspended: `pause`, `save` or `session`.
         checkpoint_dir: where all nodes have the checkpoints of jobs; None: the site has none.
         health_sources: what reports that this node is degrading.
@@ -142,6 +144,8 @@ class NodeSettings:
     rdma_kind: str = ""
     rdma_ports: tuple[str, ...] = ()
     rdma_vlan: int | None = None
+    rdma_bridge: str = ""
+    rdma_addresses: str = ""
     suspend_guests: str = "pause"
     checkpoint_dir: pathlib.Path | None = None
     health_sources: tuple[HealthSource, ...] = ()
@@ -200,6 +204,11 @@ class NodeSettings:
     def agents_dir(self) -> pathlib.Path:
         """The node's ends of the channels to its guests; here, because the name of a socket has 107 bytes at most."""
         return self.run_dir / "agents"
+
+    @property
+    def vhost_user_dir(self) -> pathlib.Path:
+        """One directory a port of Open vSwitch, with the socket of its guest; here for the same reason."""
+        return self.run_dir / "vhostuser"
 
     def agent_socket(self, slot: int) -> pathlib.Path:
         """The node's end of the channel to the guest in this slot."""

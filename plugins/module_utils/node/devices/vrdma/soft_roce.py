@@ -20,6 +20,7 @@ from ..leases import Lease
 from .site_kind import refuse_other_kind
 
 KIND = "rxe"
+REMEDY = ""
 
 
 def is_wanted(spec: GuestSpec) -> bool:
@@ -42,6 +43,15 @@ def find_problem(_settings: NodeSettings) -> str:
 def list_classes(_settings: NodeSettings) -> tuple[PciClass, ...]:
     """See `api.RdmaKind.list_classes`: it has none."""
     return ()
+
+
+def find_lost(_settings: NodeSettings) -> tuple[Lease, ...]:
+    """See `api.RdmaKind.find_lost`: there never is anything."""
+    return ()
+
+
+def admit(_mine: t.Sequence[Lease], _peers: t.Sequence[str], _settings: NodeSettings) -> None:
+    """See `api.RdmaKind.admit`: the packet filter holds the card."""
 
 
 def attach(_devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], _deadline: Deadline) -> None:

@@ -34,6 +34,7 @@ from .site_kind import refuse_other_kind
 
 KIND = "sriov"
 CLASS = "vrdma"
+REMEDY = "see vrdma_ports in vtorque.yml, and sriov_numvfs of the card"
 MOST = 256
 """Functions of one node: the last byte of a MAC address counts them."""
 IP_S = 5.0
@@ -81,6 +82,15 @@ def list_classes(settings: NodeSettings) -> tuple[PciClass, ...]:
     """See `api.RdmaKind.list_classes`: what would be handed out if nothing spoke against it."""
     addresses = tuple(one.address for one in find_functions(settings)[0])
     return (PciClass(CLASS, addresses, kind="nic"),) if addresses else ()
+
+
+def find_lost(_settings: NodeSettings) -> tuple[leases.Lease, ...]:
+    """See `api.RdmaKind.find_lost`: a boot of the node resets all cards."""
+    return ()
+
+
+def admit(_mine: t.Sequence[leases.Lease], _peers: t.Sequence[str], _settings: NodeSettings) -> None:
+    """See `api.RdmaKind.admit`: no guest on a virtual function is held."""
 
 
 def find_functions(settings: NodeSettings) -> tuple[tuple[Function, ...], tuple[str, ...]]:
@@ -134,7 +144,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
         why = "no rule of the node holds a guest on a virtual function to its address (confine_guests)"
         raise SiteFault(what, why, "vrdma_kind: rxe, or confine_guests: false")
     if problem := find_problem(settings):
-        raise NodeFault(what, problem, "see vrdma_ports", cause="devices")
+        raise NodeFault(what, problem, REMEDY, cause="devices")
     functions = {one.address: one for one in find_functions(settings)[0]}
     wanting = [spec for spec in taking.guests if is_wanted(spec)]
     with held(leases.lock_of(settings), settings, taking.deadline):

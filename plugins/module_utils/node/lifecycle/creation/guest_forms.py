@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 from ....guest_kinds import kind_of
+from ....site_lists.guest_networks import RDMA
 from ....system.clock import Timings
 from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts
@@ -85,6 +86,7 @@ def on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_ru
 def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
     """Return what cloud-init of the guest is told."""
     guest_file, spec = guest.guest_file, guest.spec
+    of_devices = [device.card for device in guest.devices if device.card]
     return seed.Seed(
         name=guest_file.name,
         instance_id=guest_file.uuid,
@@ -107,7 +109,8 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
         data_disk=guest.data is not None,
         shares_region=spec.shared_mib > 0,
         rdma=spec.rdma,
-        cards=guest.cards,
+        rdma_mac=next((card.mac for card in of_devices), ""),
+        cards=(*guest.cards, *of_devices),
         vcpus=spec.vcpus,
         scripts=settings.guest_scripts,
         programs=settings.guest_programs,
@@ -169,6 +172,8 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
 def facts_of(guest: Guest, address: str, level: str = OFF) -> GuestFacts:
     """Return what the job is told of a guest that is ready, at this address, by the site's `side_channels`."""
     pins, shape = guest.pins, guest.shape
+    interfaces = [device.card.interface for device in guest.devices if device.card]
+    of_devices = [f"{RDMA}={interface.partition('/')[0]}" for interface in interfaces]
     return GuestFacts(
         rank=guest.spec.rank,
         name=guest.guest_file.name,
@@ -184,6 +189,6 @@ def facts_of(guest: Guest, address: str, level: str = OFF) -> GuestFacts:
         ),
         pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
         warm=guest.warm,
-        networks=cards.written(guest.cards),
+        networks=" ".join(filter(None, (cards.written(guest.cards), *of_devices))),
         side_channels="" if level == OFF else level,
     )

@@ -127,6 +127,9 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     assert "ram_default=4X" in str(caught.value)
 
 
+SWITCH = "vrdma_kind: vhostuser\nvrdma_bridge: brv\n"
+
+
 @pytest.mark.parametrize(
     ("text", "key", "words"),
     [
@@ -155,7 +158,25 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("metadata_default: more.yml\n", "metadata_default", "or ~/PATH: the file in each user's home"),
         ("hypervisor_default: skvm\n", "hypervisor_default", "write kvm, with iocm=true for I/O cores and vrdma=true"),
         ("vrdma_enabled_default: yes\n", "vrdma_enabled_default", "needs vrdma_enabled: "),
-        ("vrdma_kind: vhostuser\n", "vrdma_kind", "vhostuser is not available yet"),
+        ("vrdma_kind: vhostuser\nvrdma_addresses: 10.8.0.0/16\n", "vrdma_kind", "vhostuser needs vrdma_bridge"),
+        ("vrdma_kind: vhostuser\nvrdma_bridge: brv\n", "vrdma_kind", "vhostuser needs vrdma_addresses"),
+        (f"{SWITCH}vrdma_addresses: 10.8.1.0/16\n", "vrdma_addresses", "the network is 10.8.0.0/16"),
+        (f"{SWITCH}vrdma_addresses: fast\n", "vrdma_addresses", "an IPv4 network from /8 to /29"),
+        (
+            f"{SWITCH}vrdma_addresses: 10.8.0.0/24\nnode_number: 7\n",
+            "vrdma_addresses",
+            "no addresses for guests of node_number",
+        ),
+        (
+            f"{SWITCH}vrdma_addresses: 10.8.0.0/16\nnetworks: ['fast bridge bridge=br1 addresses=10.8.0.0/16']\n",
+            "vrdma_addresses",
+            "its addresses are those of ",
+        ),
+        (
+            f"{SWITCH}vrdma_addresses: 10.8.0.0/16\nnetworks: ['vrdma bridge bridge=br1 addresses=10.9.0.0/16']\n",
+            "vrdma_addresses",
+            "vrdma is there twice",
+        ),
         ("vrdma_kind: sriov\nconfine_guests: no\n", "vrdma_kind", "sriov needs vrdma_ports"),
         ("vrdma_kind: sriov\nvrdma_ports: [ens1f0]\n", "vrdma_kind", "sriov does not go with confine_guests"),
         ("vrdma_vlan: 4095\n", "vrdma_vlan", "1 to 4094"),
@@ -421,18 +442,28 @@ VERBS = Offers((ImageFacts("hpc@1", "debian", rdma="yes"), ImageFacts("cloud@1",
                 ImageFacts("old@1", "debian"), ImageFacts("osv@1", "osv")))  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "saved"), [("rxe", True), ("sriov", False)])
-def test_memory_of_a_guest_with_a_virtual_function_is_not_saved(kind: str, saved: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "parts"), [("rxe", set()), ("sriov", {guest_saving.PCI}), ("vhostuser", {guest_saving.VHOST_USER})]
+)
+def test_memory_of_a_guest_with_a_device_of_its_nodes_is_not_saved_or_moved(kind: str, parts: set[str]) -> None:
     site = dataclasses.replace(RDMA, vrdma_kind=kind)
     found = resolve(parse([("img=hpc,vrdma=true", "command line")]), site, VERBS)
-    parts = policy_module.parts_in_the_way(found.values, found.origins, site, VERBS)
-    assert (guest_saving.PCI not in parts) == saved
+    there = policy_module.parts_in_the_way(found.values, found.origins, site, VERBS)
+    assert there & {guest_saving.PCI, guest_saving.VHOST_USER} == parts
+    for objections in (guest_saving.objections_to_saving, guest_saving.objections_to_move):
+        assert len(objections(parts)) == len(parts)
 
 
 @pytest.mark.parametrize("image", ["hpc", "old"])
 def test_rdma_device_is_of_the_sites_kind_in_images_that_have_verbs_or_do_not_say_it(image: str) -> None:
     found = resolve(parse([(f"img={image},vrdma=0", "command line")]), RDMA, VERBS)
     assert (found.values["vrdma"], found.origins["vrdma"]) == (True, "command line (rxe)")
+
+
+def test_fast_card_is_for_images_without_verbs_too() -> None:
+    site = dataclasses.replace(RDMA, vrdma_kind="vhostuser")
+    found = resolve(parse([("img=cloud,vrdma=true", "command line")]), site, VERBS)
+    assert (found.values["vrdma"], found.origins["vrdma"]) == (True, "command line (vhostuser)")
 
 
 @pytest.mark.parametrize(

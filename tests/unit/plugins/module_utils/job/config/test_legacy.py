@@ -120,7 +120,7 @@ NEW = {
     "security_updates", "security_updates_timeout", "image_max", "fast_start",
     "vm_epilogue_timeout", "node_fault_retries", "offline_brake", "record_days", "record_host", "cache_max",
     "cache_rate", "vms_per_node_min", "vcpus_min", "vcpus_max", "ram_min", "ram_max", "unclot_shmem_min",
-    "vrdma_kind", "vrdma_ports", "vrdma_vlan",
+    "vrdma_kind", "vrdma_ports", "vrdma_vlan", "vrdma_bridge", "vrdma_addresses",
     "unclot_shmem_max", "nodes_min", "nodes_max", "metadata_default", "vm_prologue_default", "vm_epilogue_default",
     "nodes_default", "spare_default", "pci_default", "pci_classes", "numa_default", "hugepages_default",
     "hugepages_raise", "numad", "sample_s", "metrics_dir", "networks", "network_default",

@@ -11,7 +11,7 @@ import re
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import api, leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, from_dict, to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.node_answers import GuestFacts
@@ -52,7 +52,8 @@ def test_node_that_has_another_kind_refuses_the_start_and_makes_nothing(node: No
     assert present_absent.left(node.settings) == ()
 
 
-def test_kind_that_no_module_has_is_refused_and_never_passed_over(node: Node) -> None:
+def test_kind_that_no_module_has_is_refused_and_never_passed_over(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(api.KINDS, "vhostuser")
     allow(node, "vhostuser")
     with pytest.raises(UserFault, match="no node has devices of the kind vhostuser yet"):
         node.present(node.part(rdma="vhostuser"))
