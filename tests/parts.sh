@@ -6,7 +6,8 @@
 # parts.sh CHAIN... [-- CHAIN...]: run the parts of `make test`.  A chain is a list of words ("check docs unit"): its parts
 # run one after the other, chains side by side.  Those behind `--` give way to the others: what waits for hosts and guests
 # shall not wait for a processor, too.  What a part says is kept in build/test/PART.log and shown when it has ended; a part
-# that fails ends nothing, so that one run tells of every fault.  Last come the ends of what the failed ones said, and a table.
+# that fails ends nothing, so that one run tells of every fault.  Last come the ends of what the failed ones said, and a table
+# of how long each took, and of the processor time of its processes (without guests and others that it did not wait for).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 logs=build/test
@@ -15,10 +16,13 @@ way=()
 
 run() {
     local part=$1 begin=$SECONDS outcome=passed
-    "${way[@]}" "${MAKE:-make}" --no-print-directory "$part" >"$logs/$part.log" 2>&1 </dev/null || outcome=FAILED
+    local TIMEFORMAT='%U %S'
+    { time "${way[@]}" "${MAKE:-make}" --no-print-directory "$part" >"$logs/$part.log" 2>&1 </dev/null; } \
+        2>"$logs/$part.time" || outcome=FAILED
     # one writer at a time: two chains may end a part at once
     flock "$logs" cat "$logs/$part.log"
-    printf '%-14s %s %5d s\n' "$part" "$outcome" $((SECONDS - begin)) | tee -a "$logs/table"
+    printf '%-14s %s %5d s %6.0f s of a processor\n' "$part" "$outcome" $((SECONDS - begin)) \
+        "$(awk '{ sum = $1 + $2 } END { print sum }' "$logs/$part.time")" | tee -a "$logs/table"
 }
 
 chain() {
@@ -28,7 +32,7 @@ chain() {
     done
 }
 
-[ $# -gt 0 ] || { sed -n '6,9s/^# //p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '6,10s/^# //p' "$0"; exit 2; }
 : >"$logs/table"
 expected=0
 for parts in "$@"; do

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -18,6 +19,7 @@ good: ; @echo "good has $(shell cat seen)"
 bad: ; @echo "bad said this"; false
 waits: ; @mkfifo bell 2>/dev/null; cat bell
 wakes: ; @mkfifo bell 2>/dev/null; echo woken >bell
+busy: ; @python3 -I -c 'import time; all(iter(lambda: time.process_time() < 0.6, False))'
 slow: ; @sleep 0.3; echo yes >seen
 also: ; @nice >>niceness
 gone: ; @kill -9 $$(ps -o ppid= $$PPID)
@@ -43,6 +45,14 @@ def test_all_that_pass(run):
         ["slow", "passed"],
         ["good", "passed"],
     ]
+
+
+def test_table_has_the_processor_time_of_each_part(run):
+    idle, busy = run("good busy").stdout.split("== parts\n")[1].splitlines()
+    assert re.fullmatch(r"good +passed +\d+ s +\d+ s of a processor", idle)
+    match = re.fullmatch(r"busy +passed +\d+ s +(\d+) s of a processor", busy)
+    assert match
+    assert int(match[1]) >= 1
 
 
 def test_chains_run_side_by_side(run):
