@@ -66,7 +66,7 @@ down: ## end the cluster of `make lab`
 test: prepare-test ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)
 	@# hosts, guests and jobs are waited for most of the time; the others take what these leave, in two chains: most of their parts
 	@# have a single process, and a processor would idle at the end. The first of the two chains shares a copy of the sources
-	@MAKE=$(MAKE) tests/parts.sh molecule-hosts e2e -- "check docs oldest sanity integration galaxy" "molecule-image lab-tests unit kvm"
+	@MAKE=$(MAKE) tests/parts.sh molecule-hosts e2e -- "check docs oldest sanity integration galaxy" "lab-tests molecule-image unit kvm"
 
 # the parts of `make test`, each of which runs alone
 
