@@ -83,7 +83,7 @@ def slurm_job(site: Site, guest: Guest) -> dict[str, t.Any]:
     """Return what was seen of one job from its submission to its end, as `measure.job` does.
 
     Raises:
-        Trouble: it did not run.
+        Trouble: it did not run, or only when it was tried again: then the first line was the reason of that.
     """
     with site.program("cn1", "slurm_job_watch", HOME) as watch:
         watch.line()
@@ -91,4 +91,6 @@ def slurm_job(site: Site, guest: Guest) -> dict[str, t.Any]:
         seen: dict[str, t.Any] = watch.line()
     if "epilogue" not in seen["record"].get("phases", {}):
         raise Trouble(f"job {seen['job']} did not run in a guest: {seen['record']}")
+    if seen["first_line"] < seen["record"]["phases"]["prologue"]["began"]:
+        raise Trouble(f"job {seen['job']} was tried again: its first start failed, which `vmgr job log` has")
     return seen

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import typing as t
 
@@ -13,7 +14,9 @@ import pytest
 from tests.bench import slurm
 from tests.bench.figures import SLURM, Pair, flat
 from tests.bench.inside import slurm_job_watch
+from tests.bench.measure import Guest
 from tests.bench.recorded import read_slurm_call
+from tests.bench.site import Site, Trouble
 
 
 @pytest.mark.parametrize("name", ["prolog", "epilog"])
@@ -62,3 +65,26 @@ def test_first_line_is_the_first_write_to_the_file_of_a_job(tmp_path: pathlib.Pa
             return [inotify_simple.Event(0, inotify_simple.flags.MODIFY, 0, name)]
 
     assert slurm_job_watch.first_line(tmp_path, Watcher()) == ("7", out.stat().st_mtime_ns / 1e9)
+
+
+def test_job_that_was_tried_again_is_no_figure() -> None:
+    """Its first line was the reason, before the start that ran."""
+
+    class Watch:
+        def line(self) -> t.Any:
+            phases = {"prologue": {"began": 400.0}, "epilogue": {"began": 410.0}}
+            return {"job": "7", "first_line": 46.0, "over": 412.0, "record": {"phases": phases}}
+
+    class Busy(Site):
+        def __init__(self) -> None:
+            pass
+
+        @contextlib.contextmanager
+        def program(self, *_call: t.Any, **_options: t.Any) -> t.Iterator[t.Any]:
+            yield Watch()
+
+        def ask(self, *_call: t.Any, **_options: t.Any) -> t.Any:
+            return None
+
+    with pytest.raises(Trouble, match="job 7 was tried again"):
+        slurm.slurm_job(Busy(), Guest("tiny", 192, "", pairs=1, watched=1))

@@ -12,6 +12,7 @@ from .conftest import SlurmSite
 CPUSET = (
     "cat /sys/fs/cgroup/cpuset/slurm*/uid_*/job_{0}/cpuset.cpus || cat /sys/fs/cgroup/*.slice/*/job_{0}/cpuset.cpus"
 )
+DIRECTORIES = "ls -d /sys/fs/cgroup/*/slurm*/uid_*/job_{0} /sys/fs/cgroup/*.slice/*/job_{0} 2>/dev/null; true"
 WAITS = "#!/bin/sh\necho begun\nuntil [ -e ~/go ]; do sleep 0.2; done\n"
 ALONE = ("-n1", "-w", "cn1")
 
@@ -34,5 +35,11 @@ def test_guests_of_two_jobs_of_one_node_stay_each_on_the_cores_of_its_own(site: 
         (own,) = site.root("cn1", CPUSET.format(number)).split()
         assert own != others
         site.wait_for("all threads there", lambda: cores(site, "cn1") == {own}, seen=lambda: cores(site, "cn1"))
+        assert site.root("cn1", DIRECTORIES.format(number))
         site.root("fe", "touch /home/alice/go")
         assert [site.ended(one).code for one in (bare, number)] == ["0:0", "0:0"]
+        site.wait_for(
+            "no cgroup of Slurm's to be left of it",
+            lambda: not site.root("cn1", DIRECTORIES.format(number)),
+            seen=lambda: site.root("cn1", DIRECTORIES.format(number)),
+        )
