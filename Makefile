@@ -214,7 +214,7 @@ test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a 
 	@tests/fresh.sh "$(FRESH)"
 
 .PHONY: bench
-bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|warm|nodes|cache|boot|slurm|page|devices)
+bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|warm|survive|nodes|cache|boot|slurm|page|devices)
 	@GUEST=$(GUEST) PART=$(PART) BATCH=$(BATCH) tests/bench/run.sh
 
 .PHONY: bench-iron

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from lab.state import LabError
 
-from . import devices, disks, guests, iron, nodes, page, profiles, slurm, warm
-from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, WARM, Figure, flat, keep, of_guests, of_nodes
+from . import devices, disks, guests, iron, nodes, page, profiles, slurm, survive, warm
+from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, SURVIVE, WARM, Figure, flat, keep, of_guests, of_nodes
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -37,7 +37,7 @@ NOTHING = BUILD / "bench-pool"
 """Of the image that boots nothing: no other lab has it."""
 
 
-PARTS = ("job", "guests", "warm", "nodes", "cache", "boot", "slurm", "page", "devices")
+PARTS = ("job", "guests", "warm", "survive", "nodes", "cache", "boot", "slurm", "page", "devices")
 APART = ("devices",)
 """Asked for by name alone: it takes as long as all others."""
 
@@ -49,6 +49,8 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
         "warm": f"a template of {guest.image}, {warm.RUNS} pairs of a job whose guest boots and one whose guest is "
         f"warm, {warm.RUNS} jobs with {warm.AT_ONCE} warm guests",
+        "survive": f"{survive.RUNS} times virsh save, restore and migrate of a bare {guest.image}, and jobs that are "
+        "suspended, saved and moved",
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
         "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
@@ -141,6 +143,15 @@ def run_warm(console: Console, guest: Guest, out: pathlib.Path) -> None:
     keep(out, flat(WARM, runs, guest.prefix))
 
 
+def run_survive(console: Console, guest: Guest, out: pathlib.Path) -> None:
+    """Jobs that are suspended, saved and moved."""
+    with Site(POOL, survive.NODES) as site:
+        runs = with_progress(console, lambda progress: survive.measure(site, guest, progress))
+    title = f"suspended, saved and moved ({guest.image})"
+    console.print(table(title, SURVIVE, runs, targets=True), highlight=False)
+    keep(out, flat(SURVIVE, runs, guest.prefix))
+
+
 def run_slurm(console: Console, guest: Guest, out: pathlib.Path) -> None:
     """One job on Slurm beside one on Torque."""
     with Site(POOL) as torque, Site(POOL, system=slurm.BATCH) as other:
@@ -222,24 +233,21 @@ def run(console: Console, guest: Guest, parts: t.Sequence[str], out: pathlib.Pat
         Trouble, LabError: nothing was measured.
     """
     say_first(console, guest, parts)
-    if "job" in parts:
-        run_job(console, guest, out)
-    if "guests" in parts:
-        run_guests(console, guest, out)
-    if "warm" in parts:
-        run_warm(console, guest, out)
-    if "slurm" in parts:
-        run_slurm(console, guest, out)
-    if "cache" in parts:
-        run_disks(console, guest, out)
-    if "boot" in parts:
-        run_boot(console, out)
-    if "page" in parts:
-        run_page(console, out)
-    if "nodes" in parts:
-        run_nodes(console, out)
-    if "devices" in parts:
-        run_devices(console, out)
+    of_guest = {
+        "job": run_job,
+        "guests": run_guests,
+        "warm": run_warm,
+        "survive": run_survive,
+        "slurm": run_slurm,
+        "cache": run_disks,
+    }
+    others = {"boot": run_boot, "page": run_page, "nodes": run_nodes, "devices": run_devices}
+    for part, run_part in of_guest.items():
+        if part in parts:
+            run_part(console, guest, out)
+    for part, run_other in others.items():
+        if part in parts:
+            run_other(console, out)
     console.print(f"figures: {out}", highlight=False, markup=False)
 
 

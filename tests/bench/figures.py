@@ -81,6 +81,20 @@ WARM = (
 """Jobs whose guests start from a template; the targets are those of a Debian guest."""
 
 
+SURVIVE = (
+    Figure("survive_pause_s", "suspended: from the order until all guests stand still", 8.0),
+    Figure("survive_save_s", "from then until they are on the disk", 2.0),
+    Figure("survive_save_ratio", "the same, over virsh save", None),
+    Figure("survive_resume_s", "from the order to resume until they run", None),
+    Figure("survive_resume_ratio", "the same, over virsh restore", None),
+    Figure("survive_checkpoint_s", "pause for a checkpoint", None),
+    Figure("survive_move_s", "move to a spare node", 2.0),
+    Figure("survive_move_ratio", "the same, over virsh migrate", None),
+    Figure("survive_gap_s", "longest silence on the job's connection meanwhile", 0.5),
+)
+"""Jobs that are suspended to disk, saved and moved, each beside a bare guest; the targets are those of an idle node."""
+
+
 PAGE = (
     Figure("site_report_s", "the page, from the program's start to its end", 2.0),
     Figure("site_report_cpu_s", "the same, processor time", None),

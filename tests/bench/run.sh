@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # run.sh: say what is measured and how long it takes, make what is missing, measure.
-# GUEST=tiny (default) or debian chooses the image; PART=job, guests, warm, nodes, cache, boot, slurm or page a part of it (default all;
+# GUEST=tiny (default) or debian chooses the image; PART=job, guests, warm, survive, nodes, cache, boot, slurm or page a part of it (default all;
 # BATCH=slurm: slurm). PART=devices is of no other.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,8 +26,8 @@ case $GUEST:$PART in
     *) echo "bench: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 case $PART in
-    all | job | guests | warm | nodes | cache | boot | slurm | page | devices) ;;
-    *) echo "bench: PART=$PART: job, guests, warm, nodes, cache, boot, slurm, page, devices or all" >&2; exit 2 ;;
+    all | job | guests | warm | survive | nodes | cache | boot | slurm | page | devices) ;;
+    *) echo "bench: PART=$PART: job, guests, warm, survive, nodes, cache, boot, slurm, page, devices or all" >&2; exit 2 ;;
 esac
 
 cat <<TEXT
@@ -37,7 +37,8 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
              hooks of a job without a guest, the epilogue, the memory of a job's programs
   guests     in turn one, two and four guests booted by libvirt alone, and a job in as many on one node
   warm       in turn a job whose guest boots and one whose guest starts from a template; four of these at once
-  slurm      the same on the distribution's Slurm and on what acts like Torque in turn: a job beside a bare boot,
+  survive    in turn virsh save, restore and migrate of a bare guest, and a job that is suspended to disk, saved and moved
+  slurm      the same as job on the distribution's Slurm and on what acts like Torque in turn: a job beside a bare boot,
              vsbatch and sbatch, Prolog and Epilog of a job without a guest, the Epilog
   cache      disks of guests on a copy of their image and on the pool's own file, in turn
   boot       in turn a Debian guest of the fast profile and one as Debian makes it, until ready; where the seconds go

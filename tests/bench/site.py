@@ -118,6 +118,10 @@ class Site:
         finally:
             program.end()
 
+    def root_of(self, node: str) -> pathlib.Path:
+        """Return where this machine sees the files of a node."""
+        return pathlib.Path(f"/proc/{self._state.running().init(node).pid}/root")
+
     def ask(self, node: str, name: str, *given: t.Any, user: str = "root") -> t.Any:
         """Run a program of `inside/` that says one thing."""
         with self.program(node, name, *given, user=user) as program:

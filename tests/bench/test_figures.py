@@ -10,8 +10,8 @@ import pathlib
 
 import pytest
 
-from tests.bench import warm
-from tests.bench.figures import JOB, WARM, Figure, Pair, compare, flat, keep, of_guests, of_nodes, ratios
+from tests.bench import survive, warm
+from tests.bench.figures import JOB, SURVIVE, WARM, Figure, Pair, compare, flat, keep, of_guests, of_nodes, ratios
 
 RUNS = {figure.key: [3.0, 1.0, 2.0] for figure in JOB}
 
@@ -49,6 +49,17 @@ def test_warm_start_is_held_against_the_cold_one_of_its_own_pair() -> None:
     }  # fmt: skip
     form = flat(WARM, runs, "debian_")
     assert {"debian_warm_ready_s", "debian_warm_ratio", "debian_warm_first_line_s", "debian_warm_4_ready_s"} < set(form)
+
+
+def test_suspension_and_move_are_held_against_the_bare_guest_of_their_own_turn() -> None:
+    bare = [survive.Bare(1.0, 2.0, 4.0), survive.Bare(2.0, 4.0, 8.0)]
+    suspensions = [survive.Suspension(6.0, 1.5, 3.0), survive.Suspension(7.0, 2.0, 6.0)]
+    runs = survive.figures_of(bare, suspensions, [0.5, 0.75], [survive.Move(5.0, 0.25), survive.Move(6.0, 0.5)])
+    assert runs["survive_save_ratio"] == [1.5, 1.0]
+    assert runs["survive_resume_ratio"] == [1.5, 1.5]
+    assert runs["survive_move_ratio"] == [1.25, 0.75]
+    assert (runs["survive_pause_s"], runs["survive_gap_s"]) == ([6.0, 7.0], [0.25, 0.5])
+    assert {f"debian_{figure.key}" for figure in SURVIVE} < set(flat(SURVIVE, runs, "debian_"))
 
 
 def test_keys_of_many_nodes_and_guests_are_flat_with_their_units() -> None:

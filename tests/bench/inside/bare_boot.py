@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """On a compute node, as root: boot guests by libvirt alone, made by our own rooms as a job's guests would be.
 
-bare_boot IMAGE RAM_MIB USER COUNT     says {"seconds": from the call that creates the first until all are ready}
+bare_boot IMAGE RAM_MIB USER COUNT [HOLD]     says {"seconds": from the call that creates the first until all are ready}
+
+With HOLD true it says {"names"} first, and leaves the guests alone until the end of its input.
 
 Ready means what it means for a job: each guest's line on its console, and its own host key answering at its address.
 """
@@ -120,7 +122,7 @@ def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, Await
 
 def main() -> None:
     """Boot once, and leave nothing."""
-    image_name, ram_mib, user, count = map(json.loads, sys.argv[1:])
+    image_name, ram_mib, user, count, *hold = map(json.loads, sys.argv[1:])
     policy = policy_file.load()
     settings = settings_of(policy, host_name())
     slots = range(1, count + 1)
@@ -131,6 +133,9 @@ def main() -> None:
             qemu = domains.capabilities().qemu_ids
             guests = [prepare(settings, slot, image_name, ram_mib, user, hypervisor, qemu) for slot in slots]
             seconds = boot(settings, domains, guests)
+            if any(hold):
+                print(json.dumps({"names": [settings.guest_name(slot) for slot in slots]}), flush=True)
+                sys.stdin.read()
         finally:
             for slot in slots:
                 domains.destroy(settings.guest_name(slot))
