@@ -53,6 +53,14 @@ lost() { # what
     exit 1
 }
 
+load() { # kind: its modules, once
+    [ -e "/lib/modules/order-$1" ] || return 0
+    while read -r module; do
+        insmod "/lib/modules/$module"
+    done <"/lib/modules/order-$1"
+    rm "/lib/modules/order-$1"
+}
+
 await_lease() { # whoever has waited for a process is not told its status again
     [ -z "$lease" ] || wait "$lease" || lost "network: no answer from a DHCP server"
     lease=
@@ -129,13 +137,19 @@ if [ -e /etc/vtorque/warm.env ]; then
     for port in /sys/class/virtio-ports/*/name; do
         [ "$(cat "$port")" != org.vtorque.0 ] || channel=/dev/$(basename "${port%/name}")
     done
+    # what any of its guests may need: before it is saved it costs no job anything
+    for kind in virtiofs nfs disk; do load $kind; done
     case $fault in
         warm-dead) echo "vtorque-warm $VTORQUE_TOKEN" && exec sleep 1000000 ;;
     esac
     /usr/lib/vtorque-image/warm "$channel" "$VTORQUE_TOKEN" "$fault" || lost "the first order of a warm start"
     case $fault in
         warm-mute) exec sleep 1000000 ;;
-        warm-same | warm-tell) echo "tiny guest: random $(cat /proc/sys/kernel/random/uuid)" ;;
+        warm-same | warm-tell)
+            echo "tiny guest: random $(cat /proc/sys/kernel/random/uuid)"
+            echo "tiny guest: temporary $(mktemp -u)"
+            echo "tiny guest: sequence $(/usr/lib/vtorque-image/sequence | tr ' \n' '+,')"
+            ;;
     esac
     ask_for_address
 fi
@@ -149,17 +163,13 @@ dropbearconvert openssh dropbear /etc/ssh/ssh_host_ed25519_key $ssh/host_key >/d
 for kind in virtiofs nfs 9p; do
     case $VTORQUE_MOUNTS in
         *"$kind	"*)
-            while read -r module; do insmod "/lib/modules/$module"; done <"/lib/modules/order-$kind"
+            load $kind
             [ $kind != nfs ] || await_lease
             ;;
     esac
 done
-if [ -e /usr/lib/vtorque/data ]; then
-    while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-disk
-fi
-if [ -e /usr/lib/vtorque/rdma ] && [ -e /lib/modules/order-rdma ]; then
-    while read -r module; do insmod "/lib/modules/$module"; done </lib/modules/order-rdma
-fi
+[ ! -e /usr/lib/vtorque/data ] || load disk
+[ ! -e /usr/lib/vtorque/rdma ] || load rdma
 # what is not there is told by the same program again
 /usr/lib/vtorque/mounts >/dev/null 2>&1 || exec /usr/lib/vtorque/ready
 # dropbear looks for keys in the home alone: what it finds there is root's, and no user can move a mount

@@ -9,21 +9,23 @@ Guests have no home of the node's here: one that mounts it by virtiofs cannot be
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-import re
+import pathlib
 import time
 import typing as t
 
 import pytest
 
-from .conftest import Site
+from .conftest import CHECKOUT, Site
 from .trouble import NODES, changed, check_nobody_blamed, image, restart_libvirt, sweep_all
 
+PROGRAM = pathlib.Path(__file__).with_name("warm_clones.py")
 NODE = "cn1"
 PAIR = ("-l", f"nodes={NODE}:ppn=2", "-vm", "vms_per_node=2")
 WARM = "/var/lib/vtorque/warm"
 OWN = ("uuid", "random", "boot_id", "machine_id", "temporary", "mac", "name")
-LOOK = """
+LOOK = r"""
 # a-canary-of-this-job
 for guest in $(sort -u "$PBS_NODEFILE"); do
     ssh "$guest" 'echo begin
@@ -34,7 +36,9 @@ for guest in $(sort -u "$PBS_NODEFILE"); do
         echo temporary $(mktemp -u)
         echo mac $(cat /sys/class/net/eth0/address)
         echo name $(hostname)
-        echo now $(date +%s)'
+        echo now $(date +%s)
+        numbers=$(/usr/lib/vtorque-image/sequence 2>/dev/null | tr " \n" "+,")
+        echo sequence ${numbers:-unknown}'
 done </dev/null
 """
 
@@ -64,11 +68,27 @@ def starts(site: Site, job_id: str) -> list[str]:
 
 def check_own(output: str) -> list[dict[str, str]]:
     """Return what the two guests of a job have written (`LOOK`), each of which has its own."""
-    found = [dict(line.split() for line in part.splitlines()[:8]) for part in output.split("begin\n")[1:]]
+    found = [dict(line.split() for line in part.splitlines()[:9]) for part in output.split("begin\n")[1:]]
     assert len(found) == 2
     for what in OWN:
         assert found[0][what] != found[1][what], what
     return found
+
+
+def share_secret(one: str, other: str) -> bool:
+    """Do two kernels have the same secret of TCP's first sequence numbers?
+
+    Args:
+        one: what `lab/guests/sequence.c` prints in one guest, in one line.
+        other: in the other guest.
+    """
+    pairs = zip(one.strip(",").split(","), other.strip(",").split(","), strict=True)
+    found = []
+    for mine, its in pairs:
+        (low, width), (its_low, its_width) = (map(int, text.split("+")) for text in (mine, its))
+        found.append((its_low - low) % 2**32 <= width or (low - its_low) % 2**32 <= its_width)
+    assert len(found) == 8
+    return all(found)
 
 
 def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
@@ -79,6 +99,7 @@ def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
         assert ended.exit_status == 0, ended.err
         assert starts(site, ended.job_id) == ["yes", "yes"]
         found = check_own(ended.out)
+        assert not share_secret(found[0]["sequence"], found[1]["sequence"])
         assert all(began - 1 <= int(one["now"]) <= time.time() + 1 for one in found)
         # the template is root's, and knows nothing of a job
         modes = site.root(NODE, f"stat -c '%a %U' {WARM}/[0-9a-f]* {WARM}/[0-9a-f]*/mem {WARM}/[0-9a-f]*/disk.qcow2")
@@ -104,19 +125,51 @@ def test_template_that_a_job_lacked_is_made_when_it_has_gone(site: Site) -> None
         assert starts(site, second.job_id) == ["yes"]
 
 
+END_CLONES = """
+for name in $(virsh list --name | grep '^vtorque-warm-clone-'); do virsh destroy "$name"; done
+rm -rf /var/lib/vtorque/warm-clones
+"""
+
+
+@contextlib.contextmanager
+def clones(site: Site, fault: str) -> t.Iterator[t.Callable[[int], list[dict[str, str]]]]:
+    """Yield what makes guests of a template at the same time, and returns what each printed after its first order."""
+    program = PROGRAM.read_text()
+    environment = ("env", f"PYTHONPATH={CHECKOUT}/build/import", f"{CHECKOUT}/build/venv/bin/python", "-")
+    with warm(site), image(f"clones-{fault}", fault=fault) as place:
+        name = place.name.partition("@")[0]
+        make(site, name)
+
+        def run(count: int) -> list[dict[str, str]]:
+            done = site.on(NODE, *environment, name, str(count), stdin=program)
+            assert done.returncode == 0, done.stderr
+            return t.cast("list[dict[str, str]]", json.loads(done.stdout))
+
+        try:
+            yield run
+        finally:  # it ends them itself, unless it was killed
+            site.root(NODE, END_CLONES)
+
+
+@pytest.mark.full
+def test_twenty_guests_of_a_template_have_generators_of_their_own(site: Site) -> None:
+    with clones(site, "warm-tell") as run:
+        found = run(20)
+    assert len(found) == 20
+    for what in ("random", "temporary"):
+        assert len({one[what] for one in found}) == 20, what
+    for one, other in itertools.combinations(found, 2):
+        assert not share_secret(one["sequence"], other["sequence"])
+
+
 @pytest.mark.full
 def test_generators_of_guests_are_equal_without_new_randomness(site: Site) -> None:
-    """What the first order is for: the same test must find it where it is left out."""
-    for fault, different in (("warm-same", 1), ("warm-tell", 2)):
-        with warm(site), image(f"random-{fault}", fault=fault) as place:
-            name = place.name.partition("@")[0]
-            make(site, name)
-            ended = site.job(*PAIR[:2], "-vm", f"vms_per_node=2,img={name}", stdin="true\n")
-            assert starts(site, ended.job_id) == ["yes", "yes"]
-            consoles = site.root(NODE, f"cat /var/lib/vtorque/records/{ended.job_id}.1/*.console.log")
-            numbers = re.findall(r"tiny guest: random (\S+)", consoles)
-            assert len(numbers) == 2
-            assert len(set(numbers)) == different
+    """What the first order is for: each row above fails where it is left out."""
+    with clones(site, "warm-same") as run:
+        one, other = run(2)
+    assert one["random"] == other["random"]
+    assert one["temporary"] == other["temporary"]
+    assert share_secret(one["sequence"], other["sequence"])
 
 
 @pytest.mark.full

@@ -402,6 +402,8 @@ def test_template_settled_has_no_identity_and_reports_that_it_may_be_saved(guest
         assert not guest.path(name).exists()
     commands = [arguments for name, arguments in guest.calls if name == "run"]
     assert ("systemctl", "start", "ssh.socket") in commands
+    # the modules of homes cost each guest seconds else, whichever the site has
+    assert {("modprobe", "-q", "virtiofs"), ("modprobe", "-q", "nfsv4")} <= set(commands)
     # what a start begins is begun already, and waits
     waits = next(arguments for arguments in commands if arguments[0] == "systemd-run")
     assert waits[-1] == "read -r go </run/vtorque-go && . /usr/lib/vtorque/ready"

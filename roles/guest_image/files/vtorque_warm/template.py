@@ -54,8 +54,14 @@ getent passwd root
 udevadm --version
 sudo -n -l -U nobody
 systemctl --version
+modprobe -q virtiofs
+modprobe -q nfsv4
 """
-"""What a start runs: done once, so that its files are in the page cache.  None of them leaves anything."""
+"""What a start runs: done once, so that its files are in the page cache.
+
+None of them leaves anything but the modules that homes need: those of NFS 4 take 2 billion instructions (counted by an
+emulator), and virtiofs 70 million.
+"""
 
 
 class Template:
