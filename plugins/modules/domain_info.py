@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: domain_info
-short_description: Look at libvirt domains
+short_description: Get information about libvirt domains
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_files
-short_description: Have many files, directories and links on a host as they are wanted, in one call
+short_description: Manage many files, directories and links of a host in one call
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

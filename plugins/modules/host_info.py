@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_info
-short_description: Ask a host many things in one call
+short_description: Query facts of a host in one call
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

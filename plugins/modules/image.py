@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image
-short_description: Put images into an image pool, and take them out
+short_description: Add images to an image pool, or remove them
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_info
-short_description: Look at the images of an image pool
+short_description: Get information about the images of an image pool
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)

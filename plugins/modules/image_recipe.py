@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_recipe
-short_description: Check the recipe of a guest image, and bring it to where the image is built
+short_description: Check the recipe of a guest image, and copy it to the host that builds the image
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

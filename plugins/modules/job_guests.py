@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_guests
-short_description: Make or remove the guests of a batch job on its nodes
+short_description: Create or remove the guests of a batch job on its nodes
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)

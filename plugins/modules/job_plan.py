@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_plan
-short_description: Decide which guests of a batch job are made on which node
+short_description: Decide which guests of a batch job run on which node
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_record
-short_description: Let the shell of a batch job run it in its guests, or take that back
+short_description: Permit the shell of a batch job to run it in its guests, or revoke that
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)

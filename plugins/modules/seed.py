@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: seed
-short_description: Make a NoCloud seed for a cloud-init guest
+short_description: Create a NoCloud seed for a cloud-init guest
 version_added: 0.1.0
 author:
   - The vTorque authors (@mikelangelo-project)

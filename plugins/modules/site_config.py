@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: site_config
-short_description: Write the site's configuration, if it is good
+short_description: Check the configuration of the site, and write it
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_info
-short_description: Whether the site's Slurm is set as vTorque needs it
+short_description: Check whether Slurm is configured as vTorque needs it
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

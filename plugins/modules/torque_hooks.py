@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: torque_hooks
-short_description: Put a hook in the place of the site's own prologues and epilogues, and put them back
+short_description: Place a hook around the prologues and epilogues of the site, or restore them
 version_added: 1.0.0
 author:
   - The vTorque authors (@mikelangelo-project)

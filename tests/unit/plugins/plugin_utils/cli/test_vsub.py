@@ -340,10 +340,7 @@ def test_directive_prefix(site: Site) -> None:
         (["-T", "orig"], ["-T orig", "no job type"]),
         (["-vm", "vm_prologue=no such"], ["vm_prologue=no such", "no such cannot be read: No such file or directory"]),
         (["-vm", "vm_epilogue=/dev/null"], ["vm_epilogue=/dev/null", "is not a file"]),
-        (
-            ["-l", "procs=8"],
-            ["procs=8", "different numbers of slots on each node", "-l nodes=1:ppn=8, or more nodes with fewer each"],
-        ),
+        (["-l", "procs=8"], ["procs=8", "other numbers of slots", "-l nodes=1:ppn=8, or more nodes with fewer each"]),
         (["-l", "nodes=2,procs=all"], ["procs=all", "-l nodes=1:ppn=N, or"]),
         (["-l", "ncpus=4"], ["ncpus=4", "takes only without -l nodes", "-l nodes=1:ppn=4"]),
         (

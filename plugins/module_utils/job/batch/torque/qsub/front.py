@@ -211,7 +211,7 @@ class QsubJob:
         """Cores that are asked for without nodes: no VM job can have them (docs/adr/0017-procs-refused.md)."""
         taken = "is what qsub takes only without -l nodes, which every VM job has"
         reasons = {
-            "procs": "the scheduler may put different numbers of slots on each node; guests of a job need equal ones",
+            "procs": "the scheduler may put other numbers of slots on each node; guests of a job need equal ones",
             **dict.fromkeys(("ncpus", "size", "mppwidth"), taken),
         }
         for name, reason in reasons.items():
