@@ -222,10 +222,10 @@ def measure_bare(site: Site, guest: Guest) -> Bare:
     return Bare(save_s, restore_s, move_s)
 
 
-def virsh(site: Site, words: str) -> float:
+def virsh(site: Site, arguments: str) -> float:
     """Have virsh do something on cn1; returns the seconds."""
     began = time.monotonic()
-    root(site, HERE, f"virsh -q {words}")
+    root(site, HERE, f"virsh -q {arguments}")
     return time.monotonic() - began
 
 

@@ -53,8 +53,8 @@ def read_line(line: str) -> HealthSource:
     Raises:
         ValueError: it is of no usable form; the text says what is wrong.
     """
-    words = line.split()
-    kind, name, *fields = [*words, "", ""] if len(words) < 2 else words
+    parts = line.split()
+    kind, name, *fields = [*parts, "", ""] if len(parts) < 2 else parts
     if kind not in KINDS or not re.fullmatch(NAME, name):
         raise ValueError(FORM)
     path = fields.pop(0) if kind != MESSAGE and fields else ""

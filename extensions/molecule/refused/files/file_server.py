@@ -65,17 +65,17 @@ def main() -> None:
         os.mknod("/dev/fuse", stat.S_IFCHR | 0o600, os.makedev(*DEVICE))
     device = os.open("/dev/fuse", os.O_RDWR)
     libc = ctypes.CDLL(None, use_errno=True)
-    words = f"fd={device},rootmode=40755,user_id=0,group_id=0,allow_other".encode()
-    if libc.mount(b"fileserver:/export", os.fsencode(directory), b"fuse.sshfs", 0, words):
+    options = f"fd={device},rootmode=40755,user_id=0,group_id=0,allow_other".encode()
+    if libc.mount(b"fileserver:/export", os.fsencode(directory), b"fuse.sshfs", 0, options):
         sys.exit(os.strerror(ctypes.get_errno()))
-    own, told = os.pipe()
+    own, ready = os.pipe()
     if os.fork():
         # not before it has a session of its own: whoever called us ends the one that we are in
-        os.close(told)
+        os.close(ready)
         os.read(own, 1)
         return
     os.setsid()
-    os.close(told)
+    os.close(ready)
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)

@@ -260,12 +260,12 @@ def end_servers(guest: pathlib.Path, settings: NodeSettings) -> None:
         VTorqueError: what runs on this node cannot be seen.
     """
     key, known = guest.parent.name, _Known(qemu_user.load_uids(settings), _guests_here(settings))
-    words = tuple(f"{name}:{guest}/".encode() for name in (virtiofsd.NAME, user_disk.NAME))
+    begins = tuple(f"{name}:{guest}/".encode() for name in (virtiofsd.NAME, user_disk.NAME))
     with contextlib.ExitStack() as handles:
         killed: list[ProcessHandle] = []
         for pid in [pid for pid, owner in processes(settings) if owner == key]:
             with contextlib.suppress(OSError):  # it ended meanwhile
-                if (PROC / str(pid) / "cmdline").read_bytes().startswith(words):
+                if (PROC / str(pid) / "cmdline").read_bytes().startswith(begins):
                     handle = open_process(pid, functools.partial(_belongs, pid, key, known, settings.guests_dir))
                     if handle is not None:
                         killed.append(handles.enter_context(handle))

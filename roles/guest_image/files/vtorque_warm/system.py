@@ -101,8 +101,8 @@ class System:
     def environment(self, name: str) -> t.Dict[str, str]:
         """The variables of a file that the shell reads, each word of one assignment."""
         text = self.path(name).read_text(encoding="utf-8")
-        words = (word.partition("=") for word in shlex.split(text, comments=True))
-        return {key: value for key, equals, value in words if equals}
+        pairs = (word.partition("=") for word in shlex.split(text, comments=True))
+        return {key: value for key, equals, value in pairs if equals}
 
     def card(self) -> str:
         """The name of the one network card.

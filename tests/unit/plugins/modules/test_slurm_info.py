@@ -112,9 +112,9 @@ def plain_sbatch(
     for pattern, value in changed.items():
         text, count = re.subn(pattern, rf"\1 {value}", text)
         assert count == 1
-    said = run(slurm_info, capfd, commands=str(commands(place / "bin", text)), job_submit=MODULE)["settings"]
-    assert isinstance(said, list)
-    return said
+    settings = run(slurm_info, capfd, commands=str(commands(place / "bin", text)), job_submit=MODULE)["settings"]
+    assert isinstance(settings, list)
+    return settings
 
 
 def test_lines_for_plain_sbatch_are_named_where_the_site_wants_it(
