@@ -37,8 +37,12 @@ BY_ROLES = bool(os.environ.get("VTORQUE_BY_ROLES"))
 JOB_TIMEOUT_S = 900
 """What ends a test that hangs; no test measures time, and software emulation on a busy machine takes its own."""
 
-WAYS = ("fast", "straight")
-"""How a start begins (`fast_start`): a module with `START_WAYS = cases(WAYS, ...)` has each of its tests both ways."""
+BOOTED = ("fast", "straight")
+WAYS = (*BOOTED, "warm")
+"""How a start of a job goes: guests boot and its start begins early or not (`fast_start`), or guests start `warm`.
+
+A module with `START_WAYS = cases(WAYS, ...)` has each of its tests in each of these ways.  Elsewhere guests boot.
+"""
 
 Result = subprocess.CompletedProcess
 
@@ -417,7 +421,7 @@ def site(request: pytest.FixtureRequest, labs: t.Callable[[str], Site]) -> Site:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Have a test run on each batch system that is marked so, and both ways one of a module that asks for that."""
+    """Have a test run on each batch system that is marked so, and in each way one of a module that asks for that."""
     if marker := metafunc.definition.get_closest_marker("both"):
         metafunc.parametrize("site", list(_systems(*marker.args, **marker.kwargs)), indirect=True, scope="session")
     if ways := getattr(metafunc.module, "START_WAYS", ()):
@@ -437,14 +441,14 @@ def _systems(*short: str, elsewhere: str = "") -> t.Iterator[t.Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def start_way(request: pytest.FixtureRequest, site: Site) -> t.Iterator[str]:
-    """How the starts of jobs begin on all nodes of the lab."""
+    """How the starts of jobs go on all nodes of the lab."""
     way = getattr(request, "param", "fast")
     if way == "fast":
         yield way
         return
-    from . import trouble  # which imports this module
+    from . import trouble, warm_nodes  # which import this module
 
-    with trouble.changed(site, fast_start=False):
+    with warm_nodes.started_warm(site) if way == "warm" else trouble.changed(site, fast_start=False):
         yield way
 
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from .conftest import WAYS, Site, cases
+from .conftest import BOOTED, Site, cases
 from .trouble import PAIR, SUPERIOR, WAITS, changed, check_refused, finish, wait_in_guest
 
-START_WAYS = cases(WAYS, *WAYS)
+START_WAYS = cases(BOOTED, *BOOTED)
 EARLY = {"asked.json", "early.json"}
 """What an early begin leaves in the run directory: what the node was asked, and the ssh that was begun."""
 NODE = ("-l", f"nodes={SUPERIOR}")

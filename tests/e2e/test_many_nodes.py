@@ -11,10 +11,10 @@ import typing as t
 
 import pytest
 
-from .conftest import WAYS, Site, cases
+from .conftest import BOOTED, Site, cases
 from .trouble import changed, check_held, drop, feed
 
-START_WAYS = cases(WAYS, "fast")
+START_WAYS = cases(BOOTED, "fast")
 
 GUESTS = "vcpus=3,ram=192M,vms_per_node=2"
 LOOK = """#!/bin/sh

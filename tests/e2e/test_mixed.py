@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from .conftest import WAYS, Site, cases
+from .conftest import BOOTED, Site, cases
 from .test_endings import lost
 from .trouble import (
     NODES,
@@ -26,7 +26,7 @@ from .trouble import (
     wait_in_guest,
 )
 
-START_WAYS = cases(WAYS, "fast")
+START_WAYS = cases(BOOTED, "fast")
 
 VM_NODE, BARE = "cn1", "cn2"
 ASKS = ("-vm", "vcpus=1,ram=192M,nodes=1")

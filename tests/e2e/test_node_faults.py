@@ -12,7 +12,7 @@ import dataclasses
 
 import pytest
 
-from .conftest import WAYS, Site, cases
+from .conftest import BOOTED, Site, cases
 from .terminal import Terminal
 from .trouble import (
     CONFIG,
@@ -33,7 +33,7 @@ from .trouble import (
     sweep,
 )
 
-START_WAYS = cases(WAYS, "fast")
+START_WAYS = cases(BOOTED, "fast")
 
 
 @pytest.mark.both

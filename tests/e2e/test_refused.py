@@ -14,10 +14,10 @@ import typing as t
 
 import pytest
 
-from .conftest import WAYS, Site, cases
+from .conftest import BOOTED, Site, cases
 from .trouble import HIDE_KVM, NODES, SHOW_KVM, changed, check_refused, drop, encoded, forge, image, request
 
-START_WAYS = cases(WAYS, "fast")
+START_WAYS = cases(BOOTED, "fast")
 
 REFUSED = {
     "-vm vcpu=4": ["vcpu", "did you mean vcpus?"],

@@ -13,10 +13,10 @@ import json
 import pytest
 
 from .batch_facts import TORQUE
-from .conftest import WAYS, Site, cases
+from .conftest import BOOTED, Site, cases
 from .trouble import WELL, changed, check_message, check_offline, check_queued_again, check_well, drop, sweep
 
-START_WAYS = cases(WAYS, "fast")
+START_WAYS = cases(BOOTED, "fast")
 
 LOOK = """#!/bin/sh
 hostname

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The vTorque authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes whose guests of the lab's default shape start warm: the way `warm` of a start (conftest.py).
+
+A template is made once for all labs that have the same programs, image and configuration; the others get a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import typing as t
+
+from lab import cluster, runtime
+
+from .conftest import CHECKOUT, Site
+from .trouble import CONFIG, NODES, POOL, changed
+
+WARM = "/var/lib/vtorque/warm"
+IMAGE = "tiny"
+STORE = CHECKOUT / "build/warm"
+COPY_TIMEOUT_S = 300
+
+
+@contextlib.contextmanager
+def started_warm(site: Site) -> t.Iterator[None]:
+    """Guests start warm on all nodes of the lab; templates stay there for the next file of tests."""
+    for node in NODES:
+        if not _has_template(site, node):
+            _give(site, node)
+    try:
+        with changed(site, ("fe", *NODES), warm_start=True):
+            yield
+    finally:
+        for node in NODES:  # a later sweep would make what guests of other shapes have wanted
+            site.root(node, f"rm -rf {WARM}/wanted")
+
+
+def _newest() -> pathlib.Path:
+    return max(POOL.glob(f"{IMAGE}@*"), key=lambda path: int(path.name.partition("@")[2]))
+
+
+def _has_template(site: Site, node: str) -> bool:
+    listed = json.loads(site.root(node, "vmgr image warm list --json"))
+    return any(one["image"] == _newest().name and not one["old"] for one in listed["templates"])
+
+
+def _give(site: Site, node: str) -> None:
+    """Give a node the template of the default shape, which is made unless there is a copy of it."""
+    STORE.mkdir(exist_ok=True)
+    with (STORE / ".lock").open("w") as lock:  # labs side by side would make the same one
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        copy = STORE / f"{_digest(site, node)}.tar"
+        if copy.exists():
+            site.root(node, f"mkdir -p -m 711 {WARM}")
+            with copy.open("rb") as stream:
+                _run(site, node, ["tar", "-x", "-p", "-C", WARM], stdin=stream)
+            if _has_template(site, node):
+                return
+        made = site.on(node, "vmgr", "image", "warm", "make", IMAGE, "--json")
+        assert made.returncode == 0, made.stderr
+        key = json.loads(made.stdout)["key"]
+        # a lab's own nodes, and those that the roles have installed, have each their own
+        for old in sorted(STORE.glob("*.tar"), key=lambda path: path.stat().st_mtime)[:-1]:
+            old.unlink()
+        part = copy.with_suffix(".new")
+        with part.open("wb") as stream:
+            _run(site, node, ["tar", "-c", "-C", WARM, key], stdout=stream)
+        part.rename(copy)
+
+
+def _run(site: Site, node: str, words: list[str], **streams: t.Any) -> None:
+    line = cluster.command(site.facts_of_lab, node, words)
+    subprocess.run(line, check=True, timeout=COPY_TIMEOUT_S, **{"stdin": subprocess.DEVNULL, **streams})
+
+
+def _digest(site: Site, node: str) -> str:
+    """Return a digest of what a template depends on; the product's own key decides whether a guest may have it."""
+    config = site.root(node, f"grep -v -e '^#' -e '^node_number:' -e '^batch_system:' {CONFIG}")
+    processor = [
+        line
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith(("model name", "stepping", "microcode", "flags"))
+    ]
+    programs = []
+    for program in ("qemu-system-x86_64", "libvirtd"):
+        found = os.stat(shutil.which(program, path="/usr/sbin:/usr/bin") or "/")
+        programs.append(f"{program} {found.st_size} {found.st_mtime_ns}")
+    facts = [
+        config, (_newest() / "record.json").read_text(), *sorted(set(processor)), *programs, os.uname().release,
+        runtime.stamp(cluster.RUNTIME),
+    ]  # fmt: skip
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
