@@ -125,6 +125,8 @@ def test_template_that_a_job_lacked_is_made_when_it_has_gone(site: Site) -> None
         assert starts(site, second.job_id) == ["yes"]
 
 
+CLONES_S = 3600
+"""For twenty guests where other work has nearly all of two processors."""
 END_CLONES = """
 for name in $(virsh list --name | grep '^vtorque-warm-clone-'); do virsh destroy "$name"; done
 rm -rf /var/lib/vtorque/warm-clones
@@ -141,7 +143,8 @@ def clones(site: Site, fault: str) -> t.Iterator[t.Callable[[int], list[dict[str
         make(site, name)
 
         def run(count: int) -> list[dict[str, str]]:
-            done = site.on(NODE, *environment, name, str(count), stdin=program)
+            line = ("on", NODE, "--", *environment, name, str(count))
+            done = site.run(*line, stdin=program, timeout_s=CLONES_S)
             assert done.returncode == 0, done.stderr
             return t.cast("list[dict[str, str]]", json.loads(done.stdout))
 
