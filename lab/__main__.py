@@ -65,10 +65,10 @@ def _status(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _on(state: State, arguments: argparse.Namespace) -> int:
-    words = arguments.words
-    if not words:
+    parts = arguments.argv
+    if not parts:
         raise LabError("on NODE -- COMMAND: the command is missing")
-    line = cluster.command(state.running(), arguments.node, words, user=arguments.user, cwd=arguments.cwd)
+    line = cluster.command(state.running(), arguments.node, parts, user=arguments.user, cwd=arguments.cwd)
     # the same process: the terminal, the signals and the exit status are the command's own
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
@@ -147,17 +147,17 @@ def _machine_down(state: State, _arguments: argparse.Namespace) -> int:
 
 
 def _machine_on(state: State, arguments: argparse.Namespace) -> int:
-    if not arguments.words:
+    if not arguments.argv:
         raise LabError("machine on -- COMMAND: the command is missing")
     line = machine.command(
-        machine.state_of(state), arguments.words, arguments.cwd or str(pathlib.Path.cwd()), terminal=sys.stdin.isatty()
+        machine.state_of(state), arguments.argv, arguments.cwd or str(pathlib.Path.cwd()), terminal=sys.stdin.isatty()
     )
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
 
 def _play(state: State, arguments: argparse.Namespace) -> int:
-    print(roles.play(state, cluster.RUNTIME, arguments.playbook, *arguments.words), end="")
+    print(roles.play(state, cluster.RUNTIME, arguments.playbook, *arguments.argv), end="")
     return 0
 
 
@@ -242,7 +242,7 @@ def main() -> int:
     # what stands behind the first "--" is a command of a node's, and no option of ours
     cut = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     arguments = parser().parse_args(sys.argv[1:cut])
-    arguments.words = sys.argv[cut + 1 :]
+    arguments.argv = sys.argv[cut + 1 :]
     try:
         return int(arguments.run(State(), arguments))
     except LabError as error:

@@ -132,8 +132,10 @@ def start_sweeps(state: State) -> list[str]:
     facts = state.running()
     nodes = [node for node in facts.inits if node != FRONT_END]
     for node in nodes:
-        words = command(facts, node, ["/bin/sh", "-c", SWEEPS, "sh", str(SWEEP_PAUSE_S)])
-        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600, check=False)
+        arguments = command(facts, node, ["/bin/sh", "-c", SWEEPS, "sh", str(SWEEP_PAUSE_S)])
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600, check=False
+        )
         if done.returncode:
             raise LabError(f"{node}: vtorque-sweep: {(done.stderr or done.stdout).strip()[-500:]}")
     return nodes
@@ -178,8 +180,8 @@ def bring_back(state: State, node: str) -> None:
             _await_nodes(facts, [node])
 
 
-def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
-    """The command line that runs `words` on a node, in a clean environment like that of a login.
+def command(facts: Facts, node: str, arguments: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
+    """The command line that runs `arguments` on a node, in a clean environment like that of a login.
 
     Args:
         user: one of the node's users.
@@ -188,10 +190,10 @@ def command(facts: Facts, node: str, words: t.Sequence[str], *, user: str = "roo
     Raises:
         LabError: there is no such node, or it is lost.
     """
-    return enter(facts.init(node).pid, words, user=user, cwd=cwd)
+    return enter(facts.init(node).pid, arguments, user=user, cwd=cwd)
 
 
-def enter(init: int, words: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
+def enter(init: int, arguments: t.Sequence[str], *, user: str = "root", cwd: str = "") -> list[str]:
     """See `command`; for whoever knows the number of the node's process 1, as one outside of its machine does."""
     home = "/root" if user == "root" else f"/home/{user}"
     path = "/opt/vtorque/bin:/usr/local/bin:/usr/bin:/bin"
@@ -212,7 +214,7 @@ def enter(init: int, words: t.Sequence[str], *, user: str = "root", cwd: str = "
         f"--chdir={cwd or home}",
         *(f"{name}={value}" for name, value in environment.items()),
     ]
-    return ["/usr/bin/nsenter", "-t", str(init), "-a", "--", *become, *clean, *words]
+    return ["/usr/bin/nsenter", "-t", str(init), "-a", "--", *become, *clean, *arguments]
 
 
 def left(facts: Facts) -> dict[str, list[str]]:
@@ -221,9 +223,9 @@ def left(facts: Facts) -> dict[str, list[str]]:
     Raises:
         LabError: a node that lives does not say it.
     """
-    words = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.leftovers"]
+    arguments = ["/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.leftovers"]
     lost = [node for node in facts.addresses if node in facts.inits and not facts.inits[node].alive]
-    lines = {node: command(facts, node, words) for node in facts.addresses if node not in lost}
+    lines = {node: command(facts, node, arguments) for node in facts.addresses if node not in lost}
     with concurrent.futures.ThreadPoolExecutor(len(facts.addresses)) as pool:
         looks = {node: pool.submit(_ask, line) for node, line in lines.items()}
     found: dict[str, list[str]] = {}
@@ -263,9 +265,9 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
         (state.directory / shared).mkdir(mode=mode)
     state.save(facts)
     _venv_programs(plan.runtime, state.directory / "bin")
-    kept = pathlib.Path(facts.by_roles)
-    if facts.by_roles and installed.is_whole(kept):
-        installed.lay(kept, state, facts.addresses)
+    stored = pathlib.Path(facts.by_roles)
+    if facts.by_roles and installed.is_whole(stored):
+        installed.lay(stored, state, facts.addresses)
     else:
         keys.make(state, facts.addresses)
     if not facts.bare:
@@ -284,13 +286,13 @@ def _raise(state: State, plan: Plan, facts: Facts) -> None:
 
 
 def _await_nodes(facts: Facts, nodes: t.Sequence[str]) -> None:
-    def on_front_end(words: t.Sequence[str]) -> str:
+    def on_front_end(arguments: t.Sequence[str]) -> str:
         done = subprocess.run(
-            command(facts, FRONT_END, words), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            command(facts, FRONT_END, arguments), capture_output=True, text=True, stdin=subprocess.DEVNULL,
             timeout=UP_TIMEOUT_S, check=False,
         )  # fmt: skip
         if done.returncode:
-            raise LabError(f"{FRONT_END}: {words[0]}: {done.stderr.strip()[-500:]}")
+            raise LabError(f"{FRONT_END}: {arguments[0]}: {done.stderr.strip()[-500:]}")
         return done.stdout
 
     if not facts.bare:
@@ -343,11 +345,20 @@ def _start(state: State, facts: Facts, name: str) -> Starting:
     place = state.node(name)
     node.write(place / "node.json")
     reading, writing = os.pipe()
-    words = [sys.executable, "-m", "lab.node", "enter", str(writing), str(place), state.name(name), state.name(name)]
-    words.append(str(os.getpid()))
+    arguments = [
+        sys.executable,
+        "-m",
+        "lab.node",
+        "enter",
+        str(writing),
+        str(place),
+        state.name(name),
+        state.name(name),
+    ]
+    arguments.append(str(os.getpid()))
     with os.fdopen(writing, "wb"), (place / "init.log").open("wb") as log:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True,
+            arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(writing,), start_new_session=True,
             cwd=CHECKOUT, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
     return process, os.fdopen(reading, "rb", buffering=0)
@@ -359,7 +370,7 @@ def _wait(facts: Facts, starting: dict[str, Starting], save: t.Callable[[], None
     names = {pipe.fileno(): name for name, (_, pipe) in starting.items()}
     for number in names:
         poll.register(number, select.POLLIN)
-    said = dict.fromkeys(starting, b"")
+    output = dict.fromkeys(starting, b"")
     end = time.monotonic() + UP_TIMEOUT_S
     while names:
         events = poll.poll(max(0, end - time.monotonic()) * 1000)
@@ -368,8 +379,8 @@ def _wait(facts: Facts, starting: dict[str, Starting], save: t.Callable[[], None
         for number, _ in events:
             name = names[number]
             chunk = os.read(number, 4096)
-            said[name] += chunk
-            first, _, rest = said[name].partition(b"\n")
+            output[name] += chunk
+            first, _, rest = output[name].partition(b"\n")
             if first.isdigit() and name not in facts.inits:
                 with contextlib.suppress(ProcessLookupError):
                     facts.inits[name] = Process.of(int(first))
@@ -377,8 +388,8 @@ def _wait(facts: Facts, starting: dict[str, Starting], save: t.Callable[[], None
             if chunk:
                 continue
             if rest != b"ok\n":
-                words = (rest or said[name]).decode(errors="replace").strip()
-                raise LabError(f"node {name} did not come up: {words or 'its init ended'}")
+                message = (rest or output[name]).decode(errors="replace").strip()
+                raise LabError(f"node {name} did not come up: {message or 'its init ended'}")
             poll.unregister(number)
             del names[number]
 

@@ -76,13 +76,13 @@ def run(*command: str, **more: str) -> None:
         DaemonError: it failed.
     """
     # a file and not a pipe: a daemon may keep its standard error open for life
-    with tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as output:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, timeout=600, env={**ENVIRONMENT, **more}
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=600, env={**ENVIRONMENT, **more}
         )  # fmt: skip
         if done.returncode:
-            words.seek(0)
-            last = words.read().decode(errors="replace").strip()[-800:]
+            output.seek(0)
+            last = output.read().decode(errors="replace").strip()[-800:]
             raise DaemonError(f"{command[0]} ended with status {done.returncode}: {last}")
 
 
@@ -109,12 +109,12 @@ def _users(plan: NodePlan) -> None:
         number = line.split(":")[2]
         return number.isdigit() and not 1000 <= int(number) < 60000
 
-    def kept(file: str) -> list[str]:
+    def stored(file: str) -> list[str]:
         lines = pathlib.Path(file).read_text(encoding="utf-8").splitlines()
         return [line for line in lines if line.count(":") >= 3 and is_system(line)]
 
-    passwd = kept("/etc/passwd") + [f"{u}:x:{uid}:{gid}:{u}:/home/{u}:/bin/bash" for u, (uid, gid) in USERS.items()]
-    group = kept("/etc/group") + [f"{g}:x:{gid}:{','.join(who)}" for g, (gid, who) in GROUPS.items()]
+    passwd = stored("/etc/passwd") + [f"{u}:x:{uid}:{gid}:{u}:/home/{u}:/bin/bash" for u, (uid, gid) in USERS.items()]
+    group = stored("/etc/group") + [f"{g}:x:{gid}:{','.join(who)}" for g, (gid, who) in GROUPS.items()]
     put("/etc/passwd", "\n".join(passwd) + "\n")
     put("/etc/group", "\n".join(group) + "\n")
     # no password lets anybody in; "*" is no password and not a locked account, which sshd would refuse

@@ -81,8 +81,8 @@ def _ask_torque(ask: Ask, job: str) -> Seen | None:
 
 
 def _ask_slurm(ask: Ask, job: str) -> Seen | None:
-    words = ask("scontrol", "-o", "show", "job", job).split()
-    facts = dict(word.split("=", 1) for word in words if "=" in word)  # no word of the story's jobs has a blank
+    fields = ask("scontrol", "-o", "show", "job", job).split()
+    facts = dict(word.split("=", 1) for word in fields if "=" in word)  # no word of the story's jobs has a blank
     if "JobState" not in facts:
         return None
     state, (status, _, signal) = facts["JobState"], facts["ExitCode"].partition(":")

@@ -25,24 +25,24 @@ PREFIX = "upper/opt/vtorque"
 """The product on a node's disk: that of the kept one lies under each later one's, and is not copied."""
 
 
-def is_whole(kept: pathlib.Path) -> bool:
+def is_whole(stored: pathlib.Path) -> bool:
     """Return whether the roles have been applied."""
-    return (kept / "nodes").is_dir()
+    return (stored / "nodes").is_dir()
 
 
-def wheels(kept: pathlib.Path) -> pathlib.Path:
+def wheels(stored: pathlib.Path) -> pathlib.Path:
     """What pip may install on nodes."""
-    return kept / "wheels"
+    return stored / "wheels"
 
 
-def prefix(kept: pathlib.Path, node: str) -> pathlib.Path | None:
+def prefix(stored: pathlib.Path, node: str) -> pathlib.Path | None:
     """What a node finds as /opt/vtorque when it boots."""
-    return kept / "prefix" / node if is_whole(kept) else None
+    return stored / "prefix" / node if is_whole(stored) else None
 
 
-def is_used(kept: pathlib.Path) -> bool:
+def is_used(stored: pathlib.Path) -> bool:
     """Return whether nodes of any lab use it."""
-    layer = f"lowerdir={kept}/prefix/"
+    layer = f"lowerdir={stored}/prefix/"
     for mounts in pathlib.Path("/proc").glob("[0-9]*/mounts"):
         # the process has ended meanwhile
         with contextlib.suppress(OSError):
@@ -53,42 +53,42 @@ def is_used(kept: pathlib.Path) -> bool:
 
 def forget(cache: pathlib.Path) -> None:
     """Remove all that is kept, but for that on which nodes stand."""
-    for kept in cache.glob("[0-9a-f]*"):
-        if not is_used(kept):
-            shutil.rmtree(kept)
+    for stored in cache.glob("[0-9a-f]*"):
+        if not is_used(stored):
+            shutil.rmtree(stored)
 
 
-def keep(state: State, nodes: t.Iterable[str], kept: pathlib.Path) -> None:
+def keep(state: State, nodes: t.Iterable[str], stored: pathlib.Path) -> None:
     """Take the disks of nodes that have ended, and their keys, out of a lab.
 
     Args:
-        kept: directory, which is whole afterwards.
+        stored: directory, which is whole afterwards.
     """
-    making = kept / "nodes.new"
-    for place in (making, kept / "prefix"):
+    making = stored / "nodes.new"
+    for place in (making, stored / "prefix"):
         place.mkdir()
     for node in nodes:
-        (state.node(node) / PREFIX).rename(kept / "prefix" / node)
+        (state.node(node) / PREFIX).rename(stored / "prefix" / node)
         (state.node(node) / "upper").rename(making / node)
-    (state.directory / "keys").rename(kept / "keys")
-    making.rename(kept / "nodes")
+    (state.directory / "keys").rename(stored / "keys")
+    making.rename(stored / "nodes")
 
 
-def lay(kept: pathlib.Path, state: State, nodes: t.Iterable[str]) -> None:
+def lay(stored: pathlib.Path, state: State, nodes: t.Iterable[str]) -> None:
     """Give nodes that have not booted yet the disks and keys that are kept.
 
     Raises:
         LabError: there is none for a node of this name.
     """
     names = list(nodes)
-    strange = [name for name in names if not (kept / "nodes" / name).is_dir()]
+    strange = [name for name in names if not (stored / "nodes" / name).is_dir()]
     if strange:
         raise LabError(f"the roles have installed {' '.join(NODES)}, and no {' '.join(strange)}")
-    shutil.copytree(kept / "keys", state.directory / "keys")
+    shutil.copytree(stored / "keys", state.directory / "keys")
     keys.hand_out(state, names)
     for name in names:
         # with what overlayfs notes of deleted files and replaced directories
-        words = ["/bin/cp", "-a", str(kept / "nodes" / name), str(state.node(name) / "upper")]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+        arguments = ["/bin/cp", "-a", str(stored / "nodes" / name), str(state.node(name) / "upper")]
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=600)
         if done.returncode:
             raise LabError(f"{name} has no disk: {done.stderr.strip()}")

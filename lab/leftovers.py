@@ -75,8 +75,8 @@ def domains() -> t.Iterator[str]:
     """Every domain that this node's libvirt knows; a libvirt that does not answer is something left, too."""
     if not pathlib.Path("/run/libvirt/libvirt-sock").exists():
         return
-    words = [VIRSH, "-c", "qemu:///system", "list", "--all", "--name"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+    arguments = [VIRSH, "-c", "qemu:///system", "list", "--all", "--name"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     if done.returncode:
         yield f"unknown: libvirt did not answer: {done.stderr.strip()}"
     yield from (f"domain {name}" for name in done.stdout.split())
@@ -102,11 +102,11 @@ def kind(path: str) -> str:
 
 def files() -> t.Iterator[str]:
     """What lies in the directories of the product and of libvirt's domains; of a directory itself alone."""
-    told = ""
+    report = ""
     for place in OURS:
         for path in below(place):
-            if not MAY_STAY.fullmatch(path) and not (told and path.startswith(f"{told}/")):
-                told = path
+            if not MAY_STAY.fullmatch(path) and not (report and path.startswith(f"{report}/")):
+                report = path
                 yield f"{kind(path)} {path}"
     began = boot_time()
     for what, place in PLACES.items():
@@ -142,18 +142,18 @@ def processes() -> t.Iterator[str]:
     """Every process of a user, of a guest, or of ours: of a job's shell, of a hook, of a playbook, a worker, an ssh."""
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
+            fields = path.read_bytes().decode(errors="replace").split("\0")
             uid = path.stat().st_uid
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if words == [""] or int(path.parent.name) == os.getpid():  # a zombie, or nobody's
+        if fields == [""] or int(path.parent.name) == os.getpid():  # a zombie, or nobody's
             continue
-        program = words[0].rpartition("/")[2] if not words[0].startswith(PROGRAMS) else words[0]
-        of_a_job = any(word.startswith(("/run/vtorque/", "/var/lib/vtorque/")) for word in words)
-        of_ours = any("mikelangelo.vtorque" in word or "ansible" in word for word in words[:5])
-        later = any(word.endswith(LATER) for word in words)
+        program = fields[0].rpartition("/")[2] if not fields[0].startswith(PROGRAMS) else fields[0]
+        of_a_job = any(word.startswith(("/run/vtorque/", "/var/lib/vtorque/")) for word in fields)
+        of_ours = any("mikelangelo.vtorque" in word or "ansible" in word for word in fields[:5])
+        later = any(word.endswith(LATER) for word in fields)
         if program.startswith(PROGRAMS) or FIRST_USER <= uid < LAST_USER or ((of_a_job or of_ours) and not later):
-            yield f"process {path.parent.name} {' '.join(words)[:200].strip()}"
+            yield f"process {path.parent.name} {' '.join(fields)[:200].strip()}"
 
 
 def rules() -> t.Iterator[str]:
@@ -170,11 +170,11 @@ def devices() -> t.Iterator[str]:
         yield f"tap {path.parent.name}"
     for path in sorted(pathlib.Path("/sys/class/net").glob("vt[px]*")):
         yield f"private network {path.name}"
-    words = ["/usr/sbin/ip", "neigh", "show", "nud", "permanent"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+    arguments = ["/usr/sbin/ip", "neigh", "show", "nud", "permanent"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     yield from (f"neighbour {line.strip()}" for line in done.stdout.splitlines())
     if done.returncode:
-        yield f"unknown: {' '.join(words)}: {done.stderr.strip()}"
+        yield f"unknown: {' '.join(arguments)}: {done.stderr.strip()}"
 
 
 def cgroups() -> t.Iterator[str]:

@@ -71,8 +71,8 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     if plan.prefix:
         # no layer of the root: that one lies in the machine's file system, which is another
         _overlay(pathlib.Path(plan.prefix), directory / "prefix", root / str(VENV.parent).lstrip("/"))
-    for shown in plan.mounts:
-        _bind(pathlib.Path(shown.source), root / shown.target.lstrip("/"), read_only=shown.read_only)
+    for printed in plan.mounts:
+        _bind(pathlib.Path(printed.source), root / printed.target.lstrip("/"), read_only=printed.read_only)
     _hide(root / str(directory.parents[1]).lstrip("/"))
     plan.write(root / PLAN.relative_to("/"))
     _boot_id(root)
@@ -113,8 +113,8 @@ def _leave_out(machine: pathlib.Path, upper: pathlib.Path) -> None:
             os.setxattr(own, "trusted.overlay.opaque", b"y")
 
 
-def _overlay(lower: pathlib.Path, kept: pathlib.Path, target: pathlib.Path) -> None:
-    places = {name: kept / name for name in ("upper", "work")}
+def _overlay(lower: pathlib.Path, stored: pathlib.Path, target: pathlib.Path) -> None:
+    places = {name: stored / name for name in ("upper", "work")}
     for place in (*places.values(), target):
         # there already when a lost node comes back, with what it had written
         place.mkdir(mode=0o755, parents=True, exist_ok=True)

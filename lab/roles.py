@@ -53,20 +53,20 @@ def install(environment: pathlib.Path = cluster.RUNTIME) -> str:
     Raises:
         LabError: it failed; says the last words.
     """
-    kept = place(environment)
+    stored = place(environment)
     with _locked(fcntl.LOCK_EX):
-        if installed.is_whole(kept):
+        if installed.is_whole(stored):
             return f"the roles have installed what is in {environment}"
         state = State(CACHE / "lab")
         cluster.down(state)
         installed.forget(CACHE)
-        _wheels(environment, installed.wheels(kept))
+        _wheels(environment, installed.wheels(stored))
         try:
-            cluster.up(state, cluster.Plan(installed.NODES, runtime=environment, by_roles=kept))
+            cluster.up(state, cluster.Plan(installed.NODES, runtime=environment, by_roles=stored))
             play(state, environment)
             for node in installed.NODES:
                 cluster.lose(state, node)
-            installed.keep(state, installed.NODES, kept)
+            installed.keep(state, installed.NODES, stored)
         finally:
             cluster.down(state)
     return f"the roles have installed the product on {' '.join(installed.NODES)}"
@@ -80,10 +80,10 @@ def reading(environment: pathlib.Path) -> t.Iterator[pathlib.Path]:
         LabError: they have not.
     """
     with _locked(fcntl.LOCK_SH):
-        kept = place(environment)
-        if not installed.is_whole(kept):
+        stored = place(environment)
+        if not installed.is_whole(stored):
             raise LabError(f"the roles have not installed what is in {environment} (python -m lab install)")
-        yield kept
+        yield stored
 
 
 @contextlib.contextmanager
@@ -119,27 +119,27 @@ def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *opt
         "ANSIBLE_FORKS": str(len(addresses)),
         "ANSIBLE_SSH_ARGS": f"-F {keys.ssh_config(state, addresses)}",
     }
-    words = [str(environment / "bin/python"), "-m", "ansible", "playbook", "-i", str(inventory), playbook, *options]
+    arguments = [str(environment / "bin/python"), "-m", "ansible", "playbook", "-i", str(inventory), playbook, *options]
     if set(addresses) != set(installed.NODES):
-        words += ["--limit", ",".join(addresses)]
+        arguments += ["--limit", ",".join(addresses)]
     with log.open("wb") as stream:
         done = subprocess.run(
-            words, env=variables, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=PLAY_TIMEOUT_S,
+            arguments, env=variables, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=PLAY_TIMEOUT_S,
             cwd="/",
         )  # fmt: skip
-    said = log.read_text(encoding="utf-8", errors="replace")
+    output = log.read_text(encoding="utf-8", errors="replace")
     if done.returncode:
-        faults = [line for line in said.splitlines() if line.startswith(("fatal: ", "failed: "))]
-        told = "\n".join(faults or [said])
-        raise LabError(f"{playbook} failed:\n{told[-4000:]}")
-    return said
+        faults = [line for line in output.splitlines() if line.startswith(("fatal: ", "failed: "))]
+        report = "\n".join(faults or [output])
+        raise LabError(f"{playbook} failed:\n{report[-4000:]}")
+    return output
 
 
 def _wheels(environment: pathlib.Path, there: pathlib.Path) -> None:
-    words = [
+    arguments = [
         str(environment / "bin/python"), "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check",
         "--require-hashes", "--wheel-dir", str(there), "-r", str(cluster.CHECKOUT / "requirements.lock"),
     ]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
+    done = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
     if done.returncode:
         raise LabError(f"the packages of requirements.lock cannot be had:\n{done.stderr[-2000:]}")

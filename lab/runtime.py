@@ -70,12 +70,12 @@ def stamp(runtime: pathlib.Path) -> str:
     raise LabError(f"the collection is not installed in {runtime} (python -m lab runtime)")
 
 
-def _galaxy(runtime: pathlib.Path, *words: str) -> None:
-    _run(runtime, "-m", "ansible", "galaxy", "collection", *words)
+def _galaxy(runtime: pathlib.Path, *arguments: str) -> None:
+    _run(runtime, "-m", "ansible", "galaxy", "collection", *arguments)
 
 
-def _run(runtime: pathlib.Path, *words: str) -> None:
-    command = [str(runtime / "bin/python"), *words]
+def _run(runtime: pathlib.Path, *arguments: str) -> None:
+    command = [str(runtime / "bin/python"), *arguments]
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/root",
@@ -87,7 +87,7 @@ def _run(runtime: pathlib.Path, *words: str) -> None:
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, timeout=600
     )
     if done.returncode:
-        raise LabError(f"python {' '.join(words)} failed:\n{(done.stderr or done.stdout)[-2000:]}")
+        raise LabError(f"python {' '.join(arguments)} failed:\n{(done.stderr or done.stdout)[-2000:]}")
 
 
 def _digest(checkout: pathlib.Path) -> str:

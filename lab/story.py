@@ -85,8 +85,8 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
         text = ask("cat", path)
         written += text
         name = path.rpartition("/")[2]
-        for shown in text.splitlines():
-            console.print(f"    {name:<14} {shown}", highlight=False, markup=False)
+        for printed in text.splitlines():
+            console.print(f"    {name:<14} {printed}", highlight=False, markup=False)
     took = time.monotonic() - begin
     console.print(f"    exit status {seen.exit_status}, after {took:.0f} s", highlight=False, markup=False)
     return written, seen.exit_status
@@ -163,8 +163,8 @@ def tell_session(console: Console, front: Front, title: str, line: str) -> None:
         [sys.executable, "-m", "lab", "on", "fe", "--user", "alice", "--", "/bin/sh", "-c", line],
         front.ready, "uname -sr; exit 5", JOB_TIMEOUT_S,
     )  # fmt: skip
-    for shown in text.splitlines():
-        console.print(f"    {shown}", highlight=False, markup=False)
+    for printed in text.splitlines():
+        console.print(f"    {printed}", highlight=False, markup=False)
     job = re.search(front.session, text)
     if job is None:
         raise Failure("the terminal names no job")
@@ -232,8 +232,8 @@ def tell(console: Console, image: str, system: str) -> None:
     line = f"{front.submit} -vm img=tinny,vcpu=2 where.sh"
     console.print(f"\n{next(number)}. a wrong request\n  alice@fe $ {line}", highlight=False, markup=False)
     wrong = on("fe", *line.split(), user="alice")
-    for shown in wrong.stderr.splitlines():
-        console.print(f"  {shown}", highlight=False, markup=False)
+    for printed in wrong.stderr.splitlines():
+        console.print(f"  {printed}", highlight=False, markup=False)
     if wrong.returncode != 2:
         raise Failure("a wrong request was not refused")
 

@@ -83,18 +83,18 @@ class Survival:
         self.wait_for("the ring", lambda: len(self.rounds(nodes)) >= there + more)
         self.say(f"    {self.job_id} on {' and '.join(nodes)}: round {len(self.rounds(nodes))}")
 
-    def lab(self, *words: str) -> None:
+    def lab(self, *arguments: str) -> None:
         """Have something happen to a node."""
-        done = subprocess.run([sys.executable, "-m", "lab", *words], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-m", "lab", *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
             raise Failure(done.stderr)
 
     def set_up(self, nodes: tuple[str, ...]) -> None:
         """Add the site's settings to those of the lab."""
         lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in SETTINGS.items())
-        kept = f"grep -v -E '^({'|'.join(SETTINGS)}):' /etc/vtorque/vtorque.yml; :"
+        stored = f"grep -v -E '^({'|'.join(SETTINGS)}):' /etc/vtorque/vtorque.yml; :"
         for node in nodes:
-            text = self.root(node, kept) + lines
+            text = self.root(node, stored) + lines
             on(node, "/bin/sh", "-c", "cat >/etc/vtorque/vtorque.yml", stdin=text)
 
     def tell(self) -> None:

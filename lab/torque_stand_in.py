@@ -26,8 +26,8 @@ START_TIMEOUT_S = 60
 
 def install(plan: NodePlan) -> None:
     """The commands qsub, qstat, ... on this node."""
-    words = ("-m", "lab.torque", "install", "--root", "/", "--socket-dir", str(SOCKETS), "--host", plan.name)
-    run(sys.executable, *words, "--server", _server(plan), PYTHONPATH=str(LAB))
+    arguments = ("-m", "lab.torque", "install", "--root", "/", "--socket-dir", str(SOCKETS), "--host", plan.name)
+    run(sys.executable, *arguments, "--server", _server(plan), PYTHONPATH=str(LAB))
 
 
 def start(plan: NodePlan, *options: str) -> None:
@@ -59,25 +59,25 @@ def _server(plan: NodePlan) -> str:
     return next(iter(plan.peers))
 
 
-def _listen(socket: pathlib.Path, *words: str) -> None:
+def _listen(socket: pathlib.Path, *arguments: str) -> None:
     # only the lab's environment has it, and `lab.leftovers` runs with any
     import inotify_simple
 
-    log = pathlib.Path(f"/var/log/lab-torque-{words[0]}.log")
+    log = pathlib.Path(f"/var/log/lab-torque-{arguments[0]}.log")
     # a daemon that was killed left it, and nobody would wait for the new one
     socket.unlink(missing_ok=True)
     with inotify_simple.INotify() as watch, log.open("wb") as stream:
         watch.add_watch(str(SOCKETS), inotify_simple.flags.CREATE | inotify_simple.flags.MOVED_TO)
         process = subprocess.Popen(
-            [PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=ENVIRONMENT,
+            [PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=ENVIRONMENT,
             start_new_session=True,
         )  # fmt: skip
-        (RUN / f"{words[0]}.pid").write_text(f"{process.pid}\n", encoding="ascii")
+        (RUN / f"{arguments[0]}.pid").write_text(f"{process.pid}\n", encoding="ascii")
         ended = os.pidfd_open(process.pid)
         while not socket.exists():
             ready, _, _ = select.select([watch.fileno(), ended], [], [], START_TIMEOUT_S)
             if ended in ready or not ready:
                 last = log.read_text(encoding="utf-8", errors="replace").strip()[-800:]
-                raise DaemonError(f"the batch system's {words[0]} does not listen on {socket}: {last or 'no word'}")
+                raise DaemonError(f"the batch system's {arguments[0]} does not listen on {socket}: {last or 'no word'}")
             watch.read()
         os.close(ended)

@@ -89,18 +89,18 @@ def _plain(token: Token) -> str:
 
 
 def _check_text(text: str, opened: str) -> t.Iterator[str]:
-    words = re.sub(r"`[^`]*`", "CODE", text)
+    message = re.sub(r"`[^`]*`", "CODE", text)
     if opened in ("td_open", "th_open"):
         if len(text) > CELL_CHARACTERS:
             yield f"table cell: {len(text)} characters, at most {CELL_CHARACTERS}: {_begin(text)}"
-    elif (size := len(words.split())) > PARAGRAPH_WORDS:
+    elif (size := len(message.split())) > PARAGRAPH_WORDS:
         yield f"paragraph: {size} words, at most {PARAGRAPH_WORDS}: {_begin(text)}"
-    for sentence in re.split(r"(?<=[.!?])[\"')]*\s+", words):
+    for sentence in re.split(r"(?<=[.!?])[\"')]*\s+", message):
         # a number alone, such as `(4711)`, is no word
         if (size := len(re.findall(r"\S*[^\W\d_]\S*", sentence))) > SENTENCE_WORDS:
             yield f"sentence: {size} words, at most {SENTENCE_WORDS}: {_begin(sentence)}"
     for pattern, better in WORDS.items():
-        for found in re.finditer(rf"(?<![\w-])(?:{pattern})(?![\w-])", words, re.IGNORECASE):
+        for found in re.finditer(rf"(?<![\w-])(?:{pattern})(?![\w-])", message, re.IGNORECASE):
             yield f"word: {found[0]!r}; write: {better}"
 
 

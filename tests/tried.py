@@ -39,15 +39,15 @@ def count(what: str, reports: list[str]) -> tuple[str, bool]:
     return line + (f"; {skipped} were skipped" if skipped else ""), tests > 0 and not failed
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """The command; its status."""
-    if words[:1] == ["names"] and len(words) == 3:
-        pages = sorted(pathlib.Path(words[1]).glob("*.md"))
-        found = names("".join(page.read_text(encoding="utf-8") for page in pages), words[2])
+    if arguments[:1] == ["names"] and len(arguments) == 3:
+        pages = sorted(pathlib.Path(arguments[1]).glob("*.md"))
+        found = names("".join(page.read_text(encoding="utf-8") for page in pages), arguments[2])
         print("\n".join(found))
         return 0 if found else 1
-    if words[:1] == ["count"] and len(words) > 2:
-        line, well = count(words[1], [pathlib.Path(path).read_text(encoding="utf-8") for path in words[2:]])
+    if arguments[:1] == ["count"] and len(arguments) > 2:
+        line, well = count(arguments[1], [pathlib.Path(path).read_text(encoding="utf-8") for path in arguments[2:]])
         print(line)
         return 0 if well else 1
     print(__doc__, file=sys.stderr)

@@ -40,8 +40,8 @@ def make(disk: pathlib.Path, vmlinuz: pathlib.Path, initrd: pathlib.Path, cmdlin
     files.mkdir()
     (files / "vmlinuz").hardlink_to(vmlinuz)
     (files / "initrd").hardlink_to(initrd)
-    told = f"set root=(hd0,msdos1)\nlinux /vmlinuz {cmdline}\ninitrd /initrd\nboot\n"
-    (place / "early.cfg").write_text(told, encoding="ascii")
+    report = f"set root=(hd0,msdos1)\nlinux /vmlinuz {cmdline}\ninitrd /initrd\nboot\n"
+    (place / "early.cfg").write_text(report, encoding="ascii")
     modules = place / "usr/lib/grub/i386-pc"
     run(
         str(place / "usr/bin/grub-mkimage"), "-d", str(modules), "-O", "i386-pc", "-p", "/grub",

@@ -31,14 +31,14 @@ class Package:
     sha256: str
 
 
-def run(*words: str, cwd: pathlib.Path | None = None, stdin: bytes = b"") -> bytes:
+def run(*arguments: str, cwd: pathlib.Path | None = None, stdin: bytes = b"") -> bytes:
     """What a tool writes on its standard output; LabError with its last words when it fails."""
     try:
-        done = subprocess.run(words, cwd=cwd, input=stdin, capture_output=True, timeout=600)
+        done = subprocess.run(arguments, cwd=cwd, input=stdin, capture_output=True, timeout=600)
     except FileNotFoundError:
-        raise LabError(f"{words[0]} is not installed (lab/prepare.sh)") from None
+        raise LabError(f"{arguments[0]} is not installed (lab/prepare.sh)") from None
     if done.returncode:
-        raise LabError(f"{' '.join(words[:3])} ...: {done.stderr.decode(errors='replace').strip()[-500:]}")
+        raise LabError(f"{' '.join(arguments[:3])} ...: {done.stderr.decode(errors='replace').strip()[-500:]}")
     return done.stdout
 
 

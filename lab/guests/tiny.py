@@ -114,8 +114,8 @@ def _digest(packages: t.Sequence[kernel.Package]) -> str:
 
 def _libraries(programs: t.Sequence[pathlib.Path]) -> list[pathlib.Path]:
     """What the dynamic loader would load for the programs, and the loader itself."""
-    told = run("/usr/bin/ldd", *map(str, programs)).decode()
-    return [pathlib.Path(path) for path in sorted(set(re.findall(r"(?:=> |^\s)(/\S+) \(", told, re.MULTILINE)))]
+    report = run("/usr/bin/ldd", *map(str, programs)).decode()
+    return [pathlib.Path(path) for path in sorted(set(re.findall(r"(?:=> |^\s)(/\S+) \(", report, re.MULTILINE)))]
 
 
 def _build(

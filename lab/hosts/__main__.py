@@ -53,7 +53,7 @@ def _list(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _on(state: State, arguments: argparse.Namespace) -> int:
-    line = cluster.command(state.running(), arguments.node, arguments.words, user=arguments.user)
+    line = cluster.command(state.running(), arguments.node, arguments.argv, user=arguments.user)
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
@@ -112,10 +112,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     """The exit status: 2 when it could not be done."""
-    words = sys.argv[1:]
-    cut = words.index("--") if "--" in words else len(words)
-    arguments = parser().parse_args(words[:cut])
-    arguments.words = words[cut + 1 :]
+    parts = sys.argv[1:]
+    cut = parts.index("--") if "--" in parts else len(parts)
+    arguments = parser().parse_args(parts[:cut])
+    arguments.argv = parts[cut + 1 :]
     try:
         return int(arguments.run(fleet.fleet(), arguments))
     except LabError as error:

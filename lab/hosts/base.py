@@ -93,5 +93,5 @@ def _make(base: Base) -> None:
 
 def _digest() -> str:
     texts = [path.read_text(encoding="utf-8") for path in (PROGRAM, REQUIREMENTS)]
-    words = [*texts, *PLAIN, "", *LIBVIRT, "", *OFFERED, *SLURM]
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
+    arguments = [*texts, *PLAIN, "", *LIBVIRT, "", *OFFERED, *SLURM]
+    return hashlib.sha256("\0".join(arguments).encode()).hexdigest()[:12]

@@ -40,7 +40,7 @@ class Order:
     def read(cls, path: pathlib.Path) -> Order:
         """The order as `write` left it."""
         data = json.loads(path.read_text(encoding="utf-8"))
-        plan = {**data["plan"], "mounts": tuple(Mount(**shown) for shown in data["plan"]["mounts"])}
+        plan = {**data["plan"], "mounts": tuple(Mount(**printed) for printed in data["plan"]["mounts"])}
         return cls(NodePlan(**plan), tuple(data["layers"]), data["place"], data["group"])
 
     def write(self, path: pathlib.Path) -> None:
@@ -67,7 +67,7 @@ def boot(order: Order, parent: int) -> None:
     options = f"lowerdir={':'.join(order.layers)},upperdir={place / 'upper'},workdir={place / 'work'}"
     mount("vtorque-host", place / "root", "overlay", 0, options)
     furnish.furnish(order.plan, place / "root", place / "keys")
-    shown = [f"--bind{'-ro' if each.read_only else ''}={each.source}:{each.target}" for each in order.plan.mounts]
+    printed = [f"--bind{'-ro' if each.read_only else ''}={each.source}:{each.target}" for each in order.plan.mounts]
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LC_ALL": "C.UTF-8",
@@ -77,15 +77,15 @@ def boot(order: Order, parent: int) -> None:
         "SYSTEMD_SECCOMP": "0",
         "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network",
     }
-    words = [
+    arguments = [
         "/usr/bin/systemd-nspawn", "--quiet", "--boot", "--console=pipe", "--notify-ready=yes",
         # neither the machine's systemd nor its machined have to be there
         "--keep-unit", "--register=no",
         f"--directory={place / 'root'}", f"--machine={order.group}", f"--hostname={order.plan.name}",
         f"--network-namespace-path=/run/netns/{order.group}", "--capability=all", "--resolv-conf=off",
-        "--timezone=off", "--link-journal=no", "--bind=/dev/net/tun", *shown,
+        "--timezone=off", "--link-journal=no", "--bind=/dev/net/tun", *printed,
     ]  # fmt: skip
-    os.execve(words[0], words, environment)  # noqa: S606 - no shell is wanted
+    os.execve(arguments[0], arguments, environment)  # noqa: S606 - no shell is wanted
 
 
 if __name__ == "__main__":

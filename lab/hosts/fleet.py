@@ -113,14 +113,14 @@ def _start(
     state: State, plan: Plan, origin: base.Base, facts: Facts, name: str
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     number = list(facts.addresses).index(name)
-    shown = [
+    printed = [
         Mount(str(origin.offered), "/srv/offered", True),
         Mount(str(state.directory / "home"), "/home", False),
         Mount(str(state.directory / "batch"), str(SOCKETS), False),
     ]
     if plan.pool:
-        shown.append(Mount(str(plan.pool), "/opt/vm-images", True))
-    node = NodePlan(name, facts.addresses[name], number, facts.addresses, tuple(shown), not plan.batch)
+        printed.append(Mount(str(plan.pool), "/opt/vm-images", True))
+    node = NodePlan(name, facts.addresses[name], number, facts.addresses, tuple(printed), not plan.batch)
     place = state.node(name)
     layers = tuple(map(str, origin.layers(libvirt=plan.libvirt and not node.is_front_end)))
     Order(node, layers, str(place), state.name(name)).write(place / "order.json")

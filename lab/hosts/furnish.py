@@ -82,10 +82,10 @@ def _batch(plan: NodePlan, root: pathlib.Path) -> None:
         _daemon(root, "pbs_mom", f"mom --host {plan.name}", "ExecReload=/bin/kill -HUP $MAINPID\nKillMode=process")
 
 
-def _daemon(root: pathlib.Path, name: str, words: str, more: str = "") -> None:
+def _daemon(root: pathlib.Path, name: str, message: str, more: str = "") -> None:
     """Under Torque's name for it, which is how others know the process."""
     (root / "usr/sbin" / name).symlink_to(torque.ARCHIVE)
-    _unit(root, name, f"the batch system ({name})", f"/usr/sbin/{name} {words}", more)
+    _unit(root, name, f"the batch system ({name})", f"/usr/sbin/{name} {message}", more)
 
 
 def _unit(root: pathlib.Path, name: str, description: str, command: str, more: str = "", kind: str = "simple") -> None:

@@ -18,15 +18,15 @@ def boot(order: dict[str, t.Any], parent: int) -> t.NoReturn:
     """Become qemu.
 
     Args:
-        order: `group`, the name of cgroup and network namespace, `weight` of the group, and `words`, the command.
+        order: `group`, the name of cgroup and network namespace, `weight` of the group, and `arguments`, the command.
         parent: process id of `up`; without it nothing is begun.
     """
     cgroups.join_for(parent, order["group"])
     # one process that emulates several processors: with the share of one its kernel is starved, and ends in stalls
     cgroups.weigh(order["group"], order["weight"])
     namespaces.join_network(order["group"])
-    words = order["words"]
-    os.execve(words[0], words, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606 - no shell is wanted
+    arguments = order["words"]
+    os.execve(arguments[0], arguments, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"})  # noqa: S606 - no shell is wanted
 
 
 if __name__ == "__main__":

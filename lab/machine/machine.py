@@ -109,12 +109,12 @@ def down(state: State) -> bool:
     return cluster.down(state)
 
 
-def command(state: State, words: t.Sequence[str], cwd: str, *, terminal: bool) -> list[str]:
-    """Return the command line that runs `words` in the machine, as root.
+def command(state: State, arguments: t.Sequence[str], cwd: str, *, terminal: bool) -> list[str]:
+    """Return the command line that runs `arguments` in the machine, as root.
 
     Args:
         state: of the machine.
-        words: of the command.
+        arguments: of the command.
         cwd: where; the machine has the same directories.
         terminal: whether it gets a terminal of its own.
 
@@ -131,7 +131,7 @@ def command(state: State, words: t.Sequence[str], cwd: str, *, terminal: bool) -
     clean = ["/usr/bin/env", "-i", f"--chdir={cwd}", *(f"{name}={value}" for name, value in environment.items())]
     # one connection each: a shared one would live on after the machine
     alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none", "-o", "LogLevel=ERROR"]
-    line = shlex.join([*clean, *words])
+    line = shlex.join([*clean, *arguments])
     return ["/usr/bin/ssh", "-F", str(state.directory / "ssh_config"), *alone, "-tt" if terminal else "-T", NAME, line]
 
 

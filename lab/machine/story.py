@@ -129,16 +129,16 @@ class Story:
         self._write = write
         self._inits: dict[str, int] = {}
 
-    def call(self, words: t.Sequence[str]) -> str:
+    def call(self, arguments: t.Sequence[str]) -> str:
         """Return what a command in the machine writes.
 
         Raises:
             StoryError: it failed.
         """
-        line = machine.command(self._state, words, str(cluster.CHECKOUT), terminal=False)
+        line = machine.command(self._state, arguments, str(cluster.CHECKOUT), terminal=False)
         done = subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=CALL_S)
         if done.returncode:
-            raise StoryError(f"{shlex.join(words)[-300:]}: {(done.stderr or done.stdout)[-2000:].strip()}")
+            raise StoryError(f"{shlex.join(arguments)[-300:]}: {(done.stderr or done.stdout)[-2000:].strip()}")
         return done.stdout
 
     def on(self, node: str, script: str, user: str = "root") -> str:
@@ -175,8 +175,8 @@ class Story:
             self._write(f"    {line}")
         if not output:
             raise StoryError(f"the job has written nothing: {self.on('fe', 'cat guests.sh.e*', USER)[-2000:]}")
-        shown = self._show("what the record has", NODE, f"vmgr job show {job_id}")
-        if "2M" not in shown:
+        printed = self._show("what the record has", NODE, f"vmgr job show {job_id}")
+        if "2M" not in printed:
             raise StoryError("vmgr job show names no huge pages")
         check_record(json.loads(self.on(NODE, f"vmgr job show {job_id} --json")), output)
         pages = self.on(NODE, "cat /sys/devices/system/node/node?/hugepages/hugepages-2048kB/nr_hugepages").split()

@@ -92,8 +92,8 @@ def await_nodes(on_front_end: t.Callable[[t.Sequence[str]], str], nodes: t.Seque
         if not missing:
             return
         if time.monotonic() > end:
-            words = ", ".join(f"{node} is {state}" for node, state in missing.items())
-            raise LabError(f"Slurm's controller does not count on every node: {words} (/var/log/slurm on the nodes)")
+            message = ", ".join(f"{node} is {state}" for node, state in missing.items())
+            raise LabError(f"Slurm's controller does not count on every node: {message} (/var/log/slurm on the nodes)")
         time.sleep(LOOK_S)
 
 
@@ -112,10 +112,10 @@ def _hardware() -> str:
     done = subprocess.run(
         line, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, env=ENVIRONMENT, check=False
     )
-    words = [word for word in done.stdout.partition("\n")[0].split() if not word.startswith("NodeName=")]
-    if done.returncode or not words:
+    fields = [word for word in done.stdout.partition("\n")[0].split() if not word.startswith("NodeName=")]
+    if done.returncode or not fields:
         raise DaemonError(f"slurmd -C: {(done.stderr or done.stdout).strip()[-800:] or 'no word'}")
-    return " ".join(words)
+    return " ".join(fields)
 
 
 def _runs(pid_file: pathlib.Path, program: str) -> bool:

@@ -26,13 +26,15 @@ from lab.state import LabError, Process, State, addresses
 PLAN = cluster.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
 
 
-def on(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> subprocess.CompletedProcess[str]:
-    line = cluster.command(state.running(), node, words, user=user)
+def on(
+    state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    line = cluster.command(state.running(), node, arguments, user=user)
     return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
-def out(state: State, node: str, *words: str, user: str = "root") -> str:
-    done = on(state, node, *words, user=user)
+def out(state: State, node: str, *arguments: str, user: str = "root") -> str:
+    done = on(state, node, *arguments, user=user)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -92,12 +94,14 @@ def test_node_begins_without_what_the_machine_has_installed(tmp_path: pathlib.Pa
         "root = node._root(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
         "print(sorted(str(path.relative_to(root)) for path in root.rglob('*')))\n(root / 'etc/vtorque/mine').touch()\n"
     )
-    words = [sys.executable, "-c", script, str(tmp_path / "node"), str(machine)]
+    arguments = [sys.executable, "-c", script, str(tmp_path / "node"), str(machine)]
     here = cluster.CHECKOUT
-    shown = [subprocess.run(words, cwd=here, capture_output=True, text=True, check=True).stdout for _boot in range(2)]
+    printed = [
+        subprocess.run(arguments, cwd=here, capture_output=True, text=True, check=True).stdout for _boot in range(2)
+    ]
     places = ["etc", "etc/skel", "etc/vtorque", "var", "var/spool", "var/spool/torque"]
     # what it wrote is there when it boots again
-    assert shown == [f"{places}\n", f"{sorted([*places, 'etc/vtorque/mine'])}\n"]
+    assert printed == [f"{places}\n", f"{sorted([*places, 'etc/vtorque/mine'])}\n"]
 
 
 def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> None:
@@ -110,8 +114,10 @@ def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> N
 
 
 def test_a_command_by_ssh_runs_nothing_of_what_the_machine_s_root_has_for_his_shells(lab: State) -> None:
-    said = out(lab, "cn1", "ssh", "cn2", "cat ~/.bashrc ~/.profile ~/.bash_profile ~/.bash_login; echo $HOME; type ls")
-    assert said.splitlines() == ["/root", "ls is /usr/bin/ls"]
+    output = out(
+        lab, "cn1", "ssh", "cn2", "cat ~/.bashrc ~/.profile ~/.bash_profile ~/.bash_login; echo $HOME; type ls"
+    )
+    assert output.splitlines() == ["/root", "ls is /usr/bin/ls"]
 
 
 def test_a_node_s_address_on_the_wire_is_its_own_and_less_than_any_guest_s(lab: State) -> None:
@@ -212,11 +218,11 @@ def test_on_hands_back_the_status_and_keeps_a_terminal(lab: State) -> None:
     assert (done.returncode, done.stdout) == (37, "/etc\n")
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0), os.fdopen(slave, "rb", buffering=0):
-        shown = subprocess.run(
+        printed = subprocess.run(
             [*line, "sh", "-c", "test -t 0 && test -t 1"], stdin=slave, stdout=slave, stderr=slave,
             cwd=cluster.CHECKOUT, env=environment,
         )  # fmt: skip
-    assert shown.returncode == 0
+    assert printed.returncode == 0
 
 
 def test_up_again_changes_nothing_and_another_shape_is_refused(lab: State) -> None:
@@ -260,14 +266,14 @@ def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State
     boots = [out(other, node, "cat", "/proc/sys/kernel/random/boot_id") for node in ("fe", "cn1", "cn2")]
     with pytest.raises(LabError, match="cn1 is not lost"):
         cluster.bring_back(other, "cn1")
-    words = ["ssh", "-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1", "cn1", "echo up; exec sleep 600"]
-    line = cluster.command(other.running(), "cn2", words)
+    arguments = ["ssh", "-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1", "cn1", "echo up; exec sleep 600"]
+    line = cluster.command(other.running(), "cn2", arguments)
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as session:
         assert session.stdout is not None
         assert session.stdout.readline() == "up\n"
         cluster.lose(other, "cn1")
-        _rest, said = session.communicate(timeout=600)
-    assert "Timeout, server cn1 not responding" in said
+        _rest, output = session.communicate(timeout=600)
+    assert "Timeout, server cn1 not responding" in output
     with pytest.raises(LabError, match="cn1 is lost"):
         cluster.lose(other, "cn1")
     cluster.bring_back(other, "cn1")
@@ -296,15 +302,15 @@ def test_daemons_of_a_node_block_no_signals(lab: State) -> None:
 
 
 def test_libvirt_is_started_again_among_the_node_s_own_processes(lab: State) -> None:
-    words = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", sys.executable, "-m", "lab.revive")
+    arguments = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", sys.executable, "-m", "lab.revive")
     former = out(lab, "cn1", "cat", "/run/libvirtd.pid")
     out(lab, "cn1", "sh", "-c", f"kill -9 {former}; while kill -0 {former}; do sleep 0.1; done 2>/dev/null")
-    out(lab, "cn1", *words, "libvirt")
+    out(lab, "cn1", *arguments, "libvirt")
     new = out(lab, "cn1", "cat", "/run/libvirtd.pid")
     assert new != former
     assert out(lab, "cn1", "cat", f"/proc/{new}/cgroup") == out(lab, "cn1", "cat", "/proc/1/cgroup")
     assert out(lab, "cn1", "virsh", "uri") == "qemu:///system"
-    assert on(lab, "cn1", *words, "nothing").returncode == 2
+    assert on(lab, "cn1", *arguments, "nothing").returncode == 2
 
 
 def test_down_leaves_no_namespace_mount_process_cgroup_or_file(other: State) -> None:

@@ -23,13 +23,15 @@ print(policy_file.load())
 """
 
 
-def on(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> subprocess.CompletedProcess[str]:
-    line = cluster.command(state.running(), node, words, user=user)
+def on(
+    state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    line = cluster.command(state.running(), node, arguments, user=user)
     return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
-def out(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> str:
-    done = on(state, node, *words, user=user, stdin=stdin)
+def out(state: State, node: str, *arguments: str, user: str = "root", stdin: str = "") -> str:
+    done = on(state, node, *arguments, user=user, stdin=stdin)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -44,27 +46,27 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
 
 
 def test_nodes_run_the_installed_collection(lab: State) -> None:
-    words = (
+    arguments = (
         "/opt/vtorque/venv/bin/python",
         "-I",
         "-c",
         "import ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors as m; print(m.__file__)",
     )
     for node in NODES:
-        assert out(lab, node, *words).startswith("/opt/vtorque/venv/lib/")
+        assert out(lab, node, *arguments).startswith("/opt/vtorque/venv/lib/")
 
 
 def test_every_node_s_configuration_is_good_and_numbers_differ(lab: State) -> None:
-    said = [out(lab, node, "/opt/vtorque/venv/bin/python", "-I", "-c", CHECK) for node in NODES]
-    assert all("img_default='tiny'" in words for words in said)
-    assert ["node_number=1," in said[1], "node_number=2," in said[2]] == [True, True]
-    assert "node_number=None" in said[0]
+    output = [out(lab, node, "/opt/vtorque/venv/bin/python", "-I", "-c", CHECK) for node in NODES]
+    assert all("img_default='tiny'" in arguments for arguments in output)
+    assert ["node_number=1," in output[1], "node_number=2," in output[2]] == [True, True]
+    assert "node_number=None" in output[0]
 
 
 def test_hooks_are_root_s_and_as_torque_demands(lab: State) -> None:
     for node in ("cn1", "cn2"):
-        shown = out(lab, node, "sh", "-c", "stat -c '%n %U %a' /var/spool/torque/mom_priv/[pe]*logue*")
-        assert shown.splitlines() == [
+        printed = out(lab, node, "sh", "-c", "stat -c '%n %U %a' /var/spool/torque/mom_priv/[pe]*logue*")
+        assert printed.splitlines() == [
             f"/var/spool/torque/mom_priv/{name} root 500"
             for name in ("epilogue", "epilogue.parallel", "prologue", "prologue.parallel")
         ]

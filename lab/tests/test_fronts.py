@@ -46,8 +46,8 @@ def test_suggestions_leave_out_a_terminal_that_the_front_does_not_give(system: s
 def test_line_is_typed_at_the_first_prompt_after_the_job_is_ready() -> None:
     """Not at one before it: what is typed there may be lost."""
     program = "print('$ ', end=''); print('ready'); print('<' + input('go$ ') + '>'); raise SystemExit(3)"
-    status, shown = session.type_line([sys.executable, "-c", program], "ready", "uname", 60)
-    assert (status, "<uname>" in shown) == (3, True)
+    status, printed = session.type_line([sys.executable, "-c", program], "ready", "uname", 60)
+    assert (status, "<uname>" in printed) == (3, True)
 
 
 @pytest.mark.parametrize(

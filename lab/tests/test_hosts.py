@@ -18,8 +18,8 @@ from lab.hosts import fleet, manifest
 from lab.state import LabError, State
 
 
-def ssh(state: State, host: str, *words: str) -> str:
-    line = ["ssh", "-F", str(state.directory / "ssh_config"), host, *words]
+def ssh(state: State, host: str, *arguments: str) -> str:
+    line = ["ssh", "-F", str(state.directory / "ssh_config"), host, *arguments]
     done = subprocess.run(line, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -64,8 +64,8 @@ def test_a_host_has_booted_whole(hosts: State, host: str) -> None:
 @pytest.mark.parametrize("host", ["fe", "cn1"])
 def test_nothing_of_the_hosts_own_happens_by_the_clock(hosts: State, host: str) -> None:
     """What the distribution does at midnight would change files under a test that compares them."""
-    told = ssh(hosts, host, "systemctl show --property=NextElapseUSecRealtime --value '*.timer'")
-    times = [line for line in told.splitlines() if line]
+    report = ssh(hosts, host, "systemctl show --property=NextElapseUSecRealtime --value '*.timer'")
+    times = [line for line in report.splitlines() if line]
     assert times
     assert {time.split()[1] for time in times} == {"2100-01-01"}
 

@@ -30,15 +30,15 @@ def test_command_brings_words_as_they_are(tmp_path: pathlib.Path) -> None:
     state.save(Facts({machine.NAME: "127.0.0.1"}, "", "", True, {machine.NAME: Process.of(1)}, up=True))
     *_ssh, name, line = machine.command(state, ["printf", "%s|", "a  b", "$HOME", "it's"], "/a b", terminal=False)
     assert name == machine.NAME
-    words = shlex.split(line)
-    assert words[:3] == ["/usr/bin/env", "-i", "--chdir=/a b"]
-    assert words[-5:] == ["printf", "%s|", "a  b", "$HOME", "it's"]
+    fields = shlex.split(line)
+    assert fields[:3] == ["/usr/bin/env", "-i", "--chdir=/a b"]
+    assert fields[-5:] == ["printf", "%s|", "a  b", "$HOME", "it's"]
 
 
 def test_options_divide_processors_and_memory_over_cells(tmp_path: pathlib.Path) -> None:
-    words = hardware.options(hardware.Size(processors=8, memory_mib=4096), tmp_path)
-    assert "memory-backend-ram,id=cell1,size=2048M" in words
-    assert "node,nodeid=1,cpus=4-7,memdev=cell1" in words
+    arguments = hardware.options(hardware.Size(processors=8, memory_mib=4096), tmp_path)
+    assert "memory-backend-ram,id=cell1,size=2048M" in arguments
+    assert "node,nodeid=1,cpus=4-7,memdev=cell1" in arguments
 
 
 def test_machine_that_does_not_fit_is_refused_with_both_sizes(tmp_path: pathlib.Path) -> None:

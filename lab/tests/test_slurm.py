@@ -29,13 +29,15 @@ PATIENCE_S = 60
 REVIVE = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.revive", "batch")
 
 
-def on(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> subprocess.CompletedProcess[str]:
-    line = cluster.command(state.running(), node, words, user=user)
+def on(
+    state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    line = cluster.command(state.running(), node, arguments, user=user)
     return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
-def out(state: State, node: str, *words: str, user: str = "root", stdin: str = "") -> str:
-    done = on(state, node, *words, user=user, stdin=stdin)
+def out(state: State, node: str, *arguments: str, user: str = "root", stdin: str = "") -> str:
+    done = on(state, node, *arguments, user=user, stdin=stdin)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -47,8 +49,8 @@ def submit(state: State, script: str, *options: str, user: str = "alice") -> str
 
 def job(state: State, number: str) -> dict[str, str]:
     """What the controller says of a job whose name and comment have no blanks."""
-    words = out(state, "fe", "scontrol", "-o", "show", "job", number).split()
-    return dict(word.split("=", 1) for word in words if "=" in word)
+    fields = out(state, "fe", "scontrol", "-o", "show", "job", number).split()
+    return dict(word.split("=", 1) for word in fields if "=" in word)
 
 
 def until(is_so: t.Callable[[], t.Any], what: str) -> None:
@@ -141,8 +143,8 @@ def no_jobs(request: pytest.FixtureRequest) -> t.Iterator[None]:
 
 
 def test_nodes_are_idle_when_up_returns_and_one_has_a_feature_and_a_partition_of_its_own(lab: State) -> None:
-    shown = out(lab, "fe", "sinfo", "-h", "-N", "-o", "%N %P %T %f")
-    assert sorted(shown.splitlines()) == [
+    printed = out(lab, "fe", "sinfo", "-h", "-N", "-o", "%N %P %T %f")
+    assert sorted(printed.splitlines()) == [
         "cn1 batch* idle vtorque",
         "cn2 batch* idle vtorque,fast",
         "cn2 fast idle vtorque,fast",
@@ -161,27 +163,27 @@ def test_batch_job_of_a_user_has_its_output_file_and_exit_status(lab: State) -> 
 
 
 def test_srun_runs_on_two_nodes_at_once(lab: State) -> None:
-    shown = out(lab, "fe", "srun", "-N", "2", "-l", "sh", "-c", "hostname; id -un", user="bob")
-    assert sorted(shown.splitlines()) == ["0: bob", "0: cn1", "1: bob", "1: cn2"]
+    printed = out(lab, "fe", "srun", "-N", "2", "-l", "sh", "-c", "hostname; id -un", user="bob")
+    assert sorted(printed.splitlines()) == ["0: bob", "0: cn1", "1: bob", "1: cn2"]
     assert on(lab, "fe", "srun", "-N", "2", "sh", "-c", "exit 5", user="bob").returncode == 5
     nothing_is_left(lab)
 
 
 def test_salloc_gives_a_terminal_on_the_first_node_and_its_status(lab: State) -> None:
-    words = ["salloc", "-N", "2", "srun", "--interactive", "--preserve-env", "--pty", "sh", "-c"]
-    line = cluster.command(lab.running(), "fe", [*words, "tty; test -t 0; hostname; exit 7"], user="alice")
+    arguments = ["salloc", "-N", "2", "srun", "--interactive", "--preserve-env", "--pty", "sh", "-c"]
+    line = cluster.command(lab.running(), "fe", [*arguments, "tty; test -t 0; hostname; exit 7"], user="alice")
     line = ["/usr/bin/setsid", "--ctty", "--wait", *line]
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0) as screen:
         with os.fdopen(slave, "rb", buffering=0):
             session = subprocess.Popen(line, stdin=slave, stdout=slave, stderr=slave)
-        said = b""
+        output = b""
         # the terminal's other end is closed by the last who has it: EIO
         with contextlib.suppress(OSError):
             while chunk := screen.read(4096):
-                said += chunk
-        assert session.wait(timeout=PATIENCE_S) == 7, said
-    assert re.search(r"/dev/pts/\d+\r\ncn1\r\n", said.decode())
+                output += chunk
+        assert session.wait(timeout=PATIENCE_S) == 7, output
+    assert re.search(r"/dev/pts/\d+\r\ncn1\r\n", output.decode())
     until(lambda: out(lab, "fe", "squeue", "-h") == "", "the allocation is given back")
     nothing_is_left(lab)
 
@@ -234,8 +236,10 @@ def test_job_that_root_of_a_node_requeues_starts_again(lab: State) -> None:
     out(lab, "cn1", "scontrol", "update", f"jobid={number}", "StartTime=now+2")
     facts = ended(lab, number)
     assert (facts["JobState"], facts["Restarts"]) == ("COMPLETED", "1")
-    words = [line for line in out(lab, "fe", "cat", f"/home/alice/slurm-{number}.out").splitlines() if "start" in line]
-    assert words == ["start 0", "start 1"]
+    arguments = [
+        line for line in out(lab, "fe", "cat", f"/home/alice/slurm-{number}.out").splitlines() if "start" in line
+    ]
+    assert arguments == ["start 0", "start 1"]
     nothing_is_left(lab)
 
 
@@ -327,8 +331,8 @@ from lab.state import State
 cluster._await_nodes = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 cluster.up(State(pathlib.Path(sys.argv[1])), cluster.Plan(pool=pathlib.Path(sys.argv[2]), batch="slurm"))
 """
-    words = [sys.executable, "-c", killed, str(other.directory), str(plan.pool)]
-    assert subprocess.run(words, cwd=cluster.CHECKOUT, check=False).returncode == -signal.SIGKILL
+    arguments = [sys.executable, "-c", killed, str(other.directory), str(plan.pool)]
+    assert subprocess.run(arguments, cwd=cluster.CHECKOUT, check=False).returncode == -signal.SIGKILL
     stale = daemons(other)
     assert len(stale) > 6
     assert cluster.up(other, plan) is True

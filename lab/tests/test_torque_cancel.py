@@ -96,11 +96,11 @@ class TestCancel:
         job_id = system.submit("-l", "nodes=n1+n2", script="sleep 30\n")
         system.wait(job_id, "R42")
         system.stop("n1", 9)
-        kept = system.home("n2") / f"mom_priv/jobs/{job_id}.JB"
-        assert kept.exists()
+        stored = system.home("n2") / f"mom_priv/jobs/{job_id}.JB"
+        assert stored.exists()
         assert system.run("qdel", "-p", job_id, user="root").returncode == 0
         end, pause = time.monotonic() + trial.DEADLINE, threading.Event()
-        while kept.exists():
+        while stored.exists():
             assert time.monotonic() < end, "her MOM keeps it"
             pause.wait(0.1)
         assert "n2:epilogue.parallel" not in system.ran(job_id)
@@ -119,14 +119,14 @@ class TestCancel:
         job_id = system.submit("-l", "nodes=n1", script="sleep 30\n")
         system.wait(job_id, "R42")
         assert system.run("qhold", job_id).returncode == 0
-        shown = system.attributes(job_id)
-        assert (shown["job_state"], shown["Hold_Types"]) == ("R", "u")
+        printed = system.attributes(job_id)
+        assert (printed["job_state"], printed["Hold_Types"]) == ("R", "u")
         system.run("qrerun", job_id, user="root")
         assert system.wait(job_id, "H20")["job_state"] == "H"
 
     def test_walltime_runs_precancel_deaf_and_ends_with_minus_11(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-l", "nodes=n1,walltime=1", script="sleep 30\n")
-        assert shown["exit_status"] == "-11"
+        job_id, printed = system.finish("-l", "nodes=n1,walltime=1", script="sleep 30\n")
+        assert printed["exit_status"] == "-11"
         assert "exceeded limit 1" in system.output(f"STDIN.e{trial.number(job_id)}")
         assert system.seen(job_id, "n1", "epilogue.precancel").blocked == "0000000000014003"
         assert system.seen(job_id, "n1", "epilogue").arguments[10] == "-11"

@@ -184,13 +184,13 @@ def test_the_short_table_is_the_recorded_one() -> None:
 
 def test_nodes_are_written_as_recorded() -> None:
     recorded = ET.fromstring((RECORDED / "pbsnodes-x.xml").read_text())
-    shown = [
+    printed = [
         (node.findtext("name") or "", [(child.tag, "", child.text or "") for child in list(node)[1:]])
         for node in recorded
     ]
-    text = "\n".join(show.node_text(name, entries) for name, entries in shown) + "\n"
+    text = "\n".join(show.node_text(name, entries) for name, entries in printed) + "\n"
     assert text == (RECORDED / "pbsnodes.txt").read_text()
-    xml = "".join(show.node_xml(name, entries) for name, entries in shown)
+    xml = "".join(show.node_xml(name, entries) for name, entries in printed)
     assert f"<Data>{xml}</Data>" == (RECORDED / "pbsnodes-x.xml").read_text().strip()
 
 
@@ -256,10 +256,10 @@ def test_additional_attributes(text: str, found: list[tuple[str, str]]) -> None:
     assert submit.split_additional(text) == found
 
 
-@pytest.mark.parametrize("words", [["-y"], ["-N"], ["--what"]])
-def test_unknown_options_are_refused(words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["-y"], ["-N"], ["--what"]])
+def test_unknown_options_are_refused(arguments: list[str]) -> None:
     with pytest.raises(options.UsageError):
-        options.parse(words, submit.LETTERS)
+        options.parse(arguments, submit.LETTERS)
 
 
 def three() -> nodes.Nodes:

@@ -33,11 +33,11 @@ def system(cluster: trial.Trial) -> trial.Trial:
 def pair(cluster: trial.Trial) -> str:
     """A job over two nodes with two slots each, as recorded; n2 leads, n1 helps."""
     cluster.fresh()
-    kept = cluster.directory / "pair"
+    stored = cluster.directory / "pair"
     job_id, _shown = cluster.finish("-l", "nodes=2:ppn=2", "-N", "hello.sh", script="echo hello\nsleep 0.1\n")
-    kept.mkdir()
+    stored.mkdir()
     for path in cluster.log.iterdir():
-        path.rename(kept / path.name)
+        path.rename(stored / path.name)
     return job_id
 
 
@@ -97,12 +97,12 @@ class TestAHookOfATwoNodeJobSeesWhatTheRecordedOneSaw:
 @pytest.mark.parametrize(("hook", "blocked"), [("prologue", 0x10000), ("epilogue.parallel", 0x14003)])
 def test_sigchld_is_blocked_for_hooks_that_are_no_shell(system: trial.Trial, hook: str, blocked: int) -> None:
     """bash takes SIGCHLD out of its mask when it starts and blocks it around forks: its own word proves nothing."""
-    shown = system.log / "status"
-    text = f"#!/usr/bin/python3 -SEI\nopen({str(shown)!r}, 'w').write(open('/proc/self/status').read())\n"
+    printed = system.log / "status"
+    text = f"#!/usr/bin/python3 -SEI\nopen({str(printed)!r}, 'w').write(open('/proc/self/status').read())\n"
     host = "n2" if hook == "prologue" else "n1"
     system.script(host, hook, text)
     system.finish("-l", "nodes=n2+n1")
-    found = re.search(r"SigBlk:\s+(\S+)", shown.read_text())
+    found = re.search(r"SigBlk:\s+(\S+)", printed.read_text())
     assert found
     assert int(found.group(1), 16) == blocked
 
@@ -167,9 +167,13 @@ def test_a_sister_has_no_job_file_in_its_prologue_and_only_the_jb_in_its_epilogu
 
 def test_the_order_of_a_two_node_job_is_the_recorded_one(cluster: trial.Trial, pair: str) -> None:
     lines = [line.split() for line in (RECORDED / "order-2-node-job.txt").read_text().splitlines()]
-    theirs = [(words[1], words[3].removeprefix("trq"), words[4]) for words in lines if words[2] == "1.trqhead"]
+    theirs = [
+        (arguments[1], arguments[3].removeprefix("trq"), arguments[4])
+        for arguments in lines
+        if arguments[2] == "1.trqhead"
+    ]
     ours = [line.split() for line in sorted((cluster.directory / "pair" / "events").read_text().splitlines())]
-    assert [(words[1], words[3], words[4]) for words in ours][: len(theirs)] == theirs
+    assert [(arguments[1], arguments[3], arguments[4]) for arguments in ours][: len(theirs)] == theirs
 
 
 def test_sisters_run_together_and_before_the_superior_at_start_and_at_end(system: trial.Trial) -> None:
@@ -200,8 +204,8 @@ def test_a_job_of_one_node_runs_no_parallel_script(system: trial.Trial) -> None:
 def test_qstat_shows_the_job_running_during_all_prologues(system: trial.Trial) -> None:
     gate = system.gate("n1", "prologue.parallel")
     job_id = system.submit("-l", "nodes=n2+n1")
-    shown = system.wait(job_id, "R41")
-    assert (shown["job_state"], shown["session_id"], shown["exec_host"]) == ("R", "0", "n2/0+n1/0")
+    printed = system.wait(job_id, "R41")
+    assert (printed["job_state"], printed["session_id"], printed["exec_host"]) == ("R", "0", "n2/0+n1/0")
     system.open_gate(gate)
     assert system.wait(job_id)["exit_status"] == "0"
 
@@ -225,9 +229,9 @@ def test_the_environment_shows_only_the_forgeable_variables_of_a_job(system: tri
 
 
 def test_beowulf_job_map_forges_the_node_file_but_not_exec_host(system: trial.Trial) -> None:
-    job_id, shown = system.finish("-v", "BEOWULF_JOB_MAP=evil.example:10.0.0.1", "-l", "nodes=n1")
+    job_id, printed = system.finish("-v", "BEOWULF_JOB_MAP=evil.example:10.0.0.1", "-l", "nodes=n1")
     assert system.seen(job_id, "n1", "prologue").nodes == ("evil.example", "10.0.0.1")
-    assert shown["exec_host"] == "n1/0"
+    assert printed["exec_host"] == "n1/0"
 
 
 @pytest.mark.parametrize(
@@ -241,10 +245,10 @@ def test_beowulf_job_map_forges_the_node_file_but_not_exec_host(system: trial.Tr
     ],
 )
 def test_the_resource_list_in_argv(system: trial.Trial, asked: str, expected: str) -> None:
-    job_id, shown = system.finish("-l", asked)
+    job_id, printed = system.finish("-l", asked)
     assert system.seen(job_id, "n1", "prologue").arguments[5] == expected
     assert system.seen(job_id, "n1", "epilogue").arguments[6] == expected
-    assert shown["Resource_List.nodect"] == "1"
+    assert printed["Resource_List.nodect"] == "1"
 
 
 def test_gres_is_in_the_environment_too(system: trial.Trial) -> None:
@@ -258,12 +262,12 @@ def test_num_nodes_is_0_for_named_hosts(system: trial.Trial) -> None:
 
 def test_jobtype_prefers_its_own_hook_and_each_hook_falls_back_for_itself(system: trial.Trial) -> None:
     system.record("n1", "prologue", name="prologue.orig")
-    job_id, shown = system.finish("-T", "orig")
+    job_id, printed = system.finish("-T", "orig")
     system.remove("n1", "prologue.orig")
     assert system.ran(job_id)[0] == "n1:prologue.orig"
     assert "n1:prologue" not in system.ran(job_id)
     assert system.ran(job_id)[-1] == "n1:epilogue"
-    assert shown["jobtype"] == "orig"
+    assert printed["jobtype"] == "orig"
 
 
 def test_jobtype_precancel_runs_precancel_as_root_in_place_of_the_epilogue(system: trial.Trial) -> None:
@@ -282,10 +286,10 @@ class TestThePrologueOfTheUser:
 
     def test_runs_as_the_user_with_a_path_from_the_working_directory(self, system: trial.Trial) -> None:
         self.script(system)
-        job_id, shown = system.finish("-N", "own", "-l", "prologue=pro.sh")
+        job_id, printed = system.finish("-N", "own", "-l", "prologue=pro.sh")
         number = job_id.split(".")[0]
         assert system.output(f"own.o{number}") == f"own {job_id} as alice 0077 {system.user_home('alice')}\n"
-        assert shown["Resource_List.prologue"] == "pro.sh"
+        assert printed["Resource_List.prologue"] == "pro.sh"
 
     def test_a_missing_one_is_skipped(self, system: trial.Trial) -> None:
         assert system.finish("-l", "prologue=~/pro.sh")[1]["exit_status"] == "0"

@@ -25,12 +25,12 @@ class TestArrays:
         parent = system.submit("-N", "arr", "-t", "1-2", script="echo $PBS_ARRAYID $PBS_JOBID; readlink -f $0\n")
         seq = parent.partition("[")[0]
         assert parent == f"{seq}[].fe"
-        shown = system.wait(f"{seq}[2].fe")
+        printed = system.wait(f"{seq}[2].fe")
         system.wait(parent)
         first = system.output(f"arr.o{seq}-1").splitlines()
         assert first[0] == f"1 {seq}[1].fe"
         assert first[1].endswith(f"/{seq}-1.fe.SC")
-        assert (shown["Job_Name"], shown["hashname"], shown["job_array_id"]) == ("arr-2", f"{seq}-2.fe", "2")
+        assert (printed["Job_Name"], printed["hashname"], printed["job_array_id"]) == ("arr-2", f"{seq}-2.fe", "2")
         seen = system.seen(f"{seq}[1].fe", "n1", "prologue")
         assert seen.arguments[8].endswith(f"/{seq}-1.fe.SC")
         assert seen.environment["PBS_NODEFILE"].endswith(f"aux//{seq}[1].fe")
@@ -50,8 +50,8 @@ class TestArrays:
 class Session:
     """A `qsub -I` on a pty."""
 
-    def __init__(self, system: trial.Trial, *words: str, **variables: str) -> None:
-        line = system.command(["qsub", "-I", *words], "alice", "fe", {"TERM": "vt100", **variables})
+    def __init__(self, system: trial.Trial, *arguments: str, **variables: str) -> None:
+        line = system.command(["qsub", "-I", *arguments], "alice", "fe", {"TERM": "vt100", **variables})
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.execvp(line[0], line)
@@ -149,13 +149,13 @@ class Screen:
         self.display = f"localhost:{self.number}.0"
         self.cookies = system.user_home("alice") / ".Xauthority"
         self.cookies.unlink(missing_ok=True)
-        words = ["-q", "-f", str(self.cookies), "add", f"unix:{self.number}.0", "MIT-MAGIC-COOKIE-1", COOKIE]
-        subprocess.run(["/usr/bin/xauth", *words], check=True, timeout=trial.DEADLINE)
+        arguments = ["-q", "-f", str(self.cookies), "add", f"unix:{self.number}.0", "MIT-MAGIC-COOKIE-1", COOKIE]
+        subprocess.run(["/usr/bin/xauth", *arguments], check=True, timeout=trial.DEADLINE)
         os.chown(self.cookies, trial.USERS["alice"], trial.USERS["alice"])
 
     def known(self, display: str) -> str:
-        words = ["/usr/bin/xauth", "-f", str(self.cookies), "list", display]
-        return subprocess.run(words, check=True, capture_output=True, text=True, timeout=trial.DEADLINE).stdout
+        arguments = ["/usr/bin/xauth", "-f", str(self.cookies), "list", display]
+        return subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=trial.DEADLINE).stdout
 
 
 @pytest.fixture
@@ -181,17 +181,17 @@ class TestDisplay:
         number = int(found[1])
         assert 50 <= number < 500
         assert screen.known(f"unix:{number}.0").split()[1:] == ["MIT-MAGIC-COOKIE-1", COOKIE]
-        for words in (b"one", b"two"):
+        for message in (b"one", b"two"):
             with socket.create_connection(("127.0.0.1", 6000 + number), timeout=trial.DEADLINE) as client:
-                client.sendall(words)
+                client.sendall(message)
                 server, _address = screen.socket.accept()
                 with server:
-                    assert server.recv(3, socket.MSG_WAITALL) == words
-                    server.sendall(words.upper())
-                assert client.recv(16) == words.upper()
+                    assert server.recv(3, socket.MSG_WAITALL) == message
+                    server.sendall(message.upper())
+                assert client.recv(16) == message.upper()
                 assert client.recv(16) == b""
-        shown = [system.run("qstat", "-f", job_id, user=user).stdout for user in ("root", "alice")]
-        assert [f"forward_x11 = MIT-MAGIC-COOKIE-1:{COOKIE}:0" in text for text in shown] == [True, False]
+        printed = [system.run("qstat", "-f", job_id, user=user).stdout for user in ("root", "alice")]
+        assert [f"forward_x11 = MIT-MAGIC-COOKIE-1:{COOKIE}:0" in text for text in printed] == [True, False]
         session.type("exit 4\n")
         assert session.end() == 0
         assert system.wait(job_id)["exit_status"] == "4"
@@ -209,5 +209,5 @@ class TestDisplay:
         none = system.run("qsub", "-X", text="true\n")
         assert (none.returncode, none.stderr) == (2, "qsub: DISPLAY not set\n")
         other = system.run("qsub", "-X", text="true\n", environment={"DISPLAY": f"localhost:{screen.number + 1}.0"})
-        words = "qsub: Failed to get xauth data (check $DISPLAY variable)\n"
-        assert (other.returncode, other.stderr) == (2, words)
+        message = "qsub: Failed to get xauth data (check $DISPLAY variable)\n"
+        assert (other.returncode, other.stderr) == (2, message)

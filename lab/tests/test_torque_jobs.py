@@ -31,22 +31,22 @@ class TestJobShell:
         shell = system.user_file("shell", SHELL)
         script = system.user_file("job.sh", "#!/bin/sh\n#PBS -N named\n#PBS -S /bin/false\ntrue\n")
         job_id = system.run("qsub", "-S", shell, "-F", "a b", "-l", "nodes=n1", script).stdout.strip()
-        shown = system.wait(job_id)
+        printed = system.wait(job_id)
         out = system.output(f"named.o{trial.number(job_id)}")
         spooled = f"{system.home('n1')}/mom_priv/jobs/{job_id}.SC"
         assert f"argv ['{shell}']\n" in out
         assert f"line '{spooled} a b\\n' rest ''\n" in out
         assert system.output(f"named.e{trial.number(job_id)}") == "to stderr\n"
-        assert (shown["exit_status"], shown["Shell_Path_List"]) == ("37", shell)
-        assert (shown["job_arguments"], shown["Job_Name"]) == ("a b", "named")
+        assert (printed["exit_status"], printed["Shell_Path_List"]) == ("37", shell)
+        assert (printed["job_arguments"], printed["Job_Name"]) == ("a b", "named")
 
     def test_the_process_above_the_prologue_becomes_the_job_shell(self, system: trial.Trial) -> None:
         shell = system.user_file("shell", SHELL)
-        job_id, shown = system.finish("-S", shell, "-l", "nodes=n1+n2")
+        job_id, printed = system.finish("-S", shell, "-l", "nodes=n1+n2")
         pid, started = re.findall(r"me (\d+) (\d+)", system.output(f"STDIN.o{trial.number(job_id)}"))[0]
         seen = system.seen(job_id, "n1", "prologue")
         assert (seen.parent, seen.parent_started) == (int(pid), int(started))
-        assert shown["session_id"] == pid
+        assert printed["session_id"] == pid
         assert system.seen(job_id, "n1", "epilogue").arguments[5] == pid
 
     def test_the_login_shell_runs_the_script_by_its_own_first_line(self, system: trial.Trial) -> None:
@@ -54,13 +54,13 @@ class TestJobShell:
         assert system.output(f"STDIN.o{trial.number(job_id)}").endswith(f"/mom_priv/jobs/{job_id}.SC\n")
 
     def test_python_as_the_shell_fails_because_it_reads_a_path_as_code(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-S", "/usr/bin/python3", script="print(1)\n")
-        assert shown["exit_status"] == "1"
+        job_id, printed = system.finish("-S", "/usr/bin/python3", script="print(1)\n")
+        assert printed["exit_status"] == "1"
         assert "SyntaxError" in system.output(f"STDIN.e{trial.number(job_id)}")
 
     def test_a_shell_that_is_not_there_is_status_254(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-S", "/nonexistent")
-        assert shown["exit_status"] == "254"
+        job_id, printed = system.finish("-S", "/nonexistent")
+        assert printed["exit_status"] == "254"
         assert "exec of shell" in system.output(f"STDIN.e{trial.number(job_id)}")
 
     def test_the_login_profile_is_read_and_signals_are_as_everywhere(self, system: trial.Trial) -> None:
@@ -93,11 +93,11 @@ class TestJobShell:
 
     def test_it_starts_in_home_or_in_dash_d(self, system: trial.Trial) -> None:
         first, _shown = system.finish(script="pwd\n")
-        second, shown = system.finish("-d", "/usr", script="pwd; echo $PBS_O_WORKDIR\n")
+        second, printed = system.finish("-d", "/usr", script="pwd; echo $PBS_O_WORKDIR\n")
         home = str(system.user_home("alice"))
         assert system.output(f"STDIN.o{trial.number(first)}") == f"{home}\n"
         assert system.output(f"STDIN.o{trial.number(second)}") == f"/usr\n{home}\n"
-        assert shown["init_work_dir"] == "/usr"
+        assert printed["init_work_dir"] == "/usr"
 
     @pytest.mark.parametrize(
         ("name", "left"), [("a,b", "a"), ("a\nb", "a"), ("a\\b", "ab"), ("blank ", "blank"), ("end\\", "end,")]
@@ -106,10 +106,10 @@ class TestJobShell:
         self, system: trial.Trial, name: str, left: str
     ) -> None:
         (system.user_home("alice") / name).mkdir(exist_ok=True)
-        for words in (("-d", str(system.user_home("alice") / name)), ("-d", name)):
-            job_id, shown = system.finish(*words, "-l", "nodes=n1", script="pwd\n")
-            assert (shown["job_state"], shown["exit_status"]) == ("C", "-2")
-            assert f",PBS_O_INITDIR={system.user_home('alice')}/{left}," in shown["Variable_List"].replace("\\", "")
+        for arguments in (("-d", str(system.user_home("alice") / name)), ("-d", name)):
+            job_id, printed = system.finish(*arguments, "-l", "nodes=n1", script="pwd\n")
+            assert (printed["job_state"], printed["exit_status"]) == ("C", "-2")
+            assert f",PBS_O_INITDIR={system.user_home('alice')}/{left}," in printed["Variable_List"].replace("\\", "")
             assert system.seen(job_id, "n1", "epilogue").arguments[10] == "-2"
             assert not list(system.user_home("alice").glob(f"STDIN.?{trial.number(job_id)}"))
 
@@ -129,7 +129,7 @@ class TestScript:
     DOS = "qsub:  script is written in DOS/Windows text format\n"
 
     @pytest.mark.parametrize(
-        ("content", "words"),
+        ("content", "message"),
         [
             (b"#!/bin/sh\r\ntrue\r\n", DOS),
             (b"true\n" * 900 + b"true\r\n", DOS),
@@ -143,11 +143,11 @@ class TestScript:
             (b"true\n\0", ASCII),
         ],
     )
-    def test_what_qsub_takes_for_no_script_is_refused(self, system: trial.Trial, content: bytes, words: str) -> None:
+    def test_what_qsub_takes_for_no_script_is_refused(self, system: trial.Trial, content: bytes, message: str) -> None:
         script = system.user_home("alice") / "refused.sh"
         script.write_bytes(content)
         done = system.run("qsub", str(script))
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", words)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
 
     @pytest.mark.parametrize(
         "content",
@@ -168,28 +168,28 @@ class TestScript:
         done = system.run("qsub", str(system.user_home("alice")))
         assert (done.returncode, done.stderr) == (1, "qsub: script not a file\n")
         done = system.run("qsub", "/nowhere")
-        words = "qsub: script file '/nowhere' cannot be loaded - No such file or directory\n"
-        assert (done.returncode, done.stderr) == (1, words)
+        content_text = "qsub: script file '/nowhere' cannot be loaded - No such file or directory\n"
+        assert (done.returncode, done.stderr) == (1, content_text)
 
     def test_standard_input_is_not_looked_at_and_loses_its_carriage_returns(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish(script="#PBS -N dos\r\necho ran\r\n")
-        assert (shown["Job_Name"], system.output(f"dos.o{trial.number(job_id)}")) == ("dos", "ran\n")
-        _job_id, shown = system.finish(script="\ufeff#PBS -N no\necho ran\n")
+        job_id, printed = system.finish(script="#PBS -N dos\r\necho ran\r\n")
+        assert (printed["Job_Name"], system.output(f"dos.o{trial.number(job_id)}")) == ("dos", "ran\n")
+        _job_id, printed = system.finish(script="\ufeff#PBS -N no\necho ran\n")
         # its first line is a command, behind which there are no directives
-        assert shown["Job_Name"] == "STDIN"
+        assert printed["Job_Name"] == "STDIN"
 
 
 class TestOutput:
     def test_goes_to_the_submit_directory_as_the_users_files(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-N", "out", script="echo o; echo e >&2\n")
+        job_id, printed = system.finish("-N", "out", script="echo o; echo e >&2\n")
         path = system.user_home("alice") / f"out.o{trial.number(job_id)}"
         assert (path.read_text(), path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == ("o\n", 1001, 0o600)
         assert system.output(f"out.e{trial.number(job_id)}") == "e\n"
-        assert shown["Output_Path"] == f"fe:{path}"
-        assert not list((system.home(shown["exec_host"].split("/")[0]) / "spool").glob(f"{job_id}*"))
+        assert printed["Output_Path"] == f"fe:{path}"
+        assert not list((system.home(printed["exec_host"].split("/")[0]) / "spool").glob(f"{job_id}*"))
 
     @pytest.mark.parametrize(
-        ("words", "files"),
+        ("arguments", "files"),
         [
             (("-o", "there", "-e", "sub/"), {"there": "o\n", "sub/n.eN": "e\n"}),
             (("-j", "oe"), {"n.oN": "o\ne\n"}),
@@ -197,11 +197,11 @@ class TestOutput:
             (("-o", "fe:sub", "-k", "e"), {"sub/n.oN": "o\n", "n.eN": "e\n"}),
         ],
     )
-    def test_dash_o_e_j_k(self, system: trial.Trial, words: tuple[str, ...], files: dict[str, str]) -> None:
+    def test_dash_o_e_j_k(self, system: trial.Trial, arguments: tuple[str, ...], files: dict[str, str]) -> None:
         directory = system.user_home("alice") / "sub"
         directory.mkdir(exist_ok=True)
         os.chown(directory, 1001, 1001)
-        job_id, _shown = system.finish("-N", "n", *words, script="echo o; echo e >&2\n")
+        job_id, _shown = system.finish("-N", "n", *arguments, script="echo o; echo e >&2\n")
         for name, text in files.items():
             assert system.output(name.replace("N", trial.number(job_id))) == text
 
@@ -209,25 +209,25 @@ class TestOutput:
 class TestSubmit:
     def test_the_command_line_wins_over_directives_and_x_is_joined(self, system: trial.Trial) -> None:
         script = "#!/bin/sh\n#PBS -N script -W x=one\n#PBS -l walltime=5:00,mem=1gb\n#PBS -v A=s,B=s\nenv\n"
-        job_id, shown = system.finish(
+        job_id, printed = system.finish(
             "-N", "line", "-W", "x=two", "-W", "x=three", "-l", "walltime=2:00", "-v", "A=l", script=script
         )
-        assert (shown["Job_Name"], shown["x"]) == ("line", "one;two;three")
-        assert (shown["Resource_List.walltime"], shown["Resource_List.mem"]) == ("00:02:00", "1gb")
+        assert (printed["Job_Name"], printed["x"]) == ("line", "one;two;three")
+        assert (printed["Resource_List.walltime"], printed["Resource_List.mem"]) == ("00:02:00", "1gb")
         assert {"A=l", "B=s"} <= set(system.output(f"line.o{trial.number(job_id)}").splitlines())
-        assert shown["submit_args"] == "-N line -W x=two -W x=three -l walltime=2:00 -v A=l"
+        assert printed["submit_args"] == "-N line -W x=two -W x=three -l walltime=2:00 -v A=l"
 
     def test_dash_c_changes_the_prefix(self, system: trial.Trial) -> None:
-        _job_id, shown = system.finish("-C", "#XYZ", script="#PBS -N no\n#XYZ -A yes\ntrue\n")
-        assert (shown["Job_Name"], shown["Account_Name"]) == ("STDIN", "yes")
+        _job_id, printed = system.finish("-C", "#XYZ", script="#PBS -N no\n#XYZ -A yes\ntrue\n")
+        assert (printed["Job_Name"], printed["Account_Name"]) == ("STDIN", "yes")
 
     def test_dash_V_takes_the_whole_environment(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-V", script="echo $THING\n", THING="a, b")
+        job_id, printed = system.finish("-V", script="echo $THING\n", THING="a, b")
         assert system.output(f"STDIN.o{trial.number(job_id)}") == "a, b\n"
-        assert "THING=a\\, b" in shown["Variable_List"]
+        assert "THING=a\\, b" in printed["Variable_List"]
 
     @pytest.mark.parametrize(
-        ("words", "status", "message"),
+        ("arguments", "status", "message"),
         [
             (("-l", "unknown=1"), 15037 & 0xFF, "Unknown resource type"),
             (("-W", "unknown=1"), 154, "Undefined attribute"),
@@ -240,9 +240,9 @@ class TestSubmit:
         ],
     )
     def test_what_is_unknown_is_refused(
-        self, system: trial.Trial, words: tuple[str, ...], status: int, message: str
+        self, system: trial.Trial, arguments: tuple[str, ...], status: int, message: str
     ) -> None:
-        done = system.run("qsub", *words, text="true\n")
+        done = system.run("qsub", *arguments, text="true\n")
         assert (done.returncode, done.stdout) == (status, "")
         assert message in done.stderr
 
@@ -258,9 +258,9 @@ class TestSubmit:
 
     def test_dash_n_has_the_node_for_itself(self, system: trial.Trial) -> None:
         first = system.submit("-n", "-l", "nodes=n1", script="sleep 30\n")
-        shown = system.wait(first, "R42")
+        printed = system.wait(first, "R42")
         second = system.submit("-l", "nodes=n1")
-        assert shown["node_exclusive"] == "True"
+        assert printed["node_exclusive"] == "True"
         assert system.node("n1")["state"] == "job-exclusive"
         assert system.attributes(second)["job_state"] == "Q"
         system.run("qdel", first)
@@ -310,16 +310,16 @@ class TestAlter:
         assert system.run("qalter", "-W", "x=1", job_id).returncode == 169
         os.write(descriptor, b"0\n")
         os.close(descriptor)
-        shown = system.wait(job_id)
-        assert shown["Shell_Path_List"] == "/bin/sh"
-        assert "NEW=1" in shown["Variable_List"]
+        printed = system.wait(job_id)
+        assert printed["Shell_Path_List"] == "/bin/sh"
+        assert "NEW=1" in printed["Variable_List"]
 
 
 class TestLook:
     def test_an_unknown_job_is_status_153_and_the_recorded_words(self, system: trial.Trial) -> None:
         done = system.run("qstat", "-f", "9999")
-        words, status = (trial.RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
-        assert (done.stderr, f"rc={done.returncode}") == (words.replace(".th", ".fe") + "\n", status)
+        arguments, status = (trial.RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
+        assert (done.stderr, f"rc={done.returncode}") == (arguments.replace(".th", ".fe") + "\n", status)
 
     def test_a_hung_server_lets_qstat_wait_and_a_gone_one_is_status_111(self, system: trial.Trial) -> None:
         os.kill(system.daemon("fe"), signal.SIGSTOP)
@@ -364,8 +364,8 @@ class TestLook:
         system.stop("n1")
         system.start("n1", "-p")
         system.await_nodes()
-        shown = system.attributes(job_id)
-        assert (shown["job_state"], shown["session_id"], shown["start_count"]) == ("R", session, "1")
+        printed = system.attributes(job_id)
+        assert (printed["job_state"], printed["session_id"], printed["start_count"]) == ("R", session, "1")
         fifo.write_text("\n")
         # whose child it was is gone with its status
         assert system.wait(job_id)["exit_status"] == "0"
@@ -387,10 +387,10 @@ class TestLook:
         assert ran.index("n2:epilogue.parallel") < ran.index("n1:epilogue")
 
     def test_qstat_x_has_the_text_s_values(self, system: trial.Trial) -> None:
-        job_id, shown = system.finish("-W", "x=<&>")
+        job_id, printed = system.finish("-W", "x=<&>")
         ((element,),) = [list(ET.fromstring(system.run("qstat", "-x", "-f", job_id, user="root").stdout))]
         assert element.findtext("x") == "<&>"
-        assert element.findtext("Resource_List/nodes") == shown["Resource_List.nodes"]
+        assert element.findtext("Resource_List/nodes") == printed["Resource_List.nodes"]
         assert element.findtext("Job_Id") == job_id
 
     def test_pbsnodes(self, system: trial.Trial) -> None:
@@ -407,8 +407,8 @@ class TestLook:
         assert system.run("qmgr", "-c", "set server managers -= root@n1", user="root").returncode == 0
 
     def test_managers_alone_set_the_properties_of_nodes(self, system: trial.Trial) -> None:
-        def set_node(words: str, user: str = "root") -> int:
-            return system.run("qmgr", "-c", f"set node n2 {words}", user=user).returncode
+        def set_node(message: str, user: str = "root") -> int:
+            return system.run("qmgr", "-c", f"set node n2 {message}", user=user).returncode
 
         def properties() -> str:
             return system.run("pbsnodes", "n2").stdout.partition("properties = ")[2].partition("\n")[0]
@@ -424,13 +424,13 @@ class TestLook:
 class TestAccounts:
     def test_a_start_and_an_end_are_written_down_as_torques_server_does(self, system: trial.Trial) -> None:
         """accounting.c of TORQUE 6: what is read of them when the server has forgotten the job."""
-        job_id, shown = system.finish("-l", "nodes=2", "-A", "two words", "-N", "named")
+        job_id, printed = system.finish("-l", "nodes=2", "-A", "two words", "-N", "named")
         (day,) = (system.home("fe") / "server_priv/accounting").iterdir()
         lines = [line.split(";", 3) for line in day.read_text().splitlines() if f";{job_id};" in line]
         assert [kind for _date, kind, _job, _text in lines] == ["S", "E"]
         assert all(re.fullmatch(r"\d{2}/\d{2}/\d{4} \d{2}:\d{2}:\d{2}", date) for date, *_rest in lines)
         for _date, _kind, _job, text in lines:
-            begin = f"user={shown['euser']} group={shown['egroup']} account=two words jobname=named queue=batch "
+            begin = f"user={printed['euser']} group={printed['egroup']} account=two words jobname=named queue=batch "
             assert text.startswith(begin)
-            assert f" owner={shown['Job_Owner']} exec_host={shown['exec_host']} Resource_List." in text
+            assert f" owner={printed['Job_Owner']} exec_host={printed['exec_host']} Resource_List." in text
         assert " Exit_status=0 " in lines[1][3]

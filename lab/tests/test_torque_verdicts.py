@@ -40,8 +40,8 @@ def test_a_prologue_that_exits_0_lets_the_job_run(system: trial.Trial) -> None:
 
 def test_a_prologue_that_exits_1_aborts_the_job_without_output(system: trial.Trial) -> None:
     system.do("n1", "prologue", "echo words; status=1")
-    job_id, shown = system.finish("-N", "aborted", "-l", "nodes=n1")
-    assert (shown["job_state"], shown["exit_status"], shown["start_count"]) == ("C", "-2", "1")
+    job_id, printed = system.finish("-N", "aborted", "-l", "nodes=n1")
+    assert (printed["job_state"], printed["exit_status"], printed["start_count"]) == ("C", "-2", "1")
     assert not list(system.user_home("alice").glob("aborted.*"))
     assert (system.home("n1") / "spool" / f"{job_id}.OU").read_text() == "words\n"
     assert system.ran(job_id) == ["n1:prologue", "n1:epilogue.user", "n1:epilogue"]
@@ -55,14 +55,14 @@ def test_any_other_status_of_the_prologue_is_tried_again_at_once_and_without_end
 ) -> None:
     system.do("n1", "prologue", f"status={status}")
     job_id = system.submit("-l", "nodes=n1", "-r", "n")
-    shown = system.wait(job_id, starts=2)
-    assert (shown["exit_status"], shown["comment"][:14]) == ("-14", "Job started on")
-    assert shown["Hold_Types"] == "n"
+    printed = system.wait(job_id, starts=2)
+    assert (printed["exit_status"], printed["comment"][:14]) == ("-14", "Job started on")
+    assert printed["Hold_Types"] == "n"
     system.do("n1", "prologue", "status=0")
-    shown = system.wait(job_id)
-    assert (shown["job_state"], shown["exit_status"]) == ("C", "0")
-    assert int(shown["start_count"]) >= 2
-    assert system.ran(job_id).count("n1:epilogue") == int(shown["start_count"])
+    printed = system.wait(job_id)
+    assert (printed["job_state"], printed["exit_status"]) == ("C", "0")
+    assert int(printed["start_count"]) >= 2
+    assert system.ran(job_id).count("n1:epilogue") == int(printed["start_count"])
     assert (system.user_home("alice") / f"STDIN.o{job_id.split('.')[0]}").exists()
 
 
@@ -103,8 +103,8 @@ def test_an_unsafe_prologue_is_tried_again_without_end(system: trial.Trial, kind
 @pytest.mark.parametrize("mode", [0o500, 0o555])
 def test_a_prologue_that_only_root_or_everybody_may_read_and_run_is_fine(system: trial.Trial, mode: int) -> None:
     system.hook_path("n1", "prologue").chmod(mode)
-    job_id, shown = system.finish("-l", "nodes=n1")
-    assert (shown["exit_status"], system.ran(job_id)[0]) == ("0", "n1:prologue")
+    job_id, printed = system.finish("-l", "nodes=n1")
+    assert (printed["exit_status"], system.ran(job_id)[0]) == ("0", "n1:prologue")
 
 
 def test_a_symlink_to_a_good_prologue_works(system: trial.Trial) -> None:
@@ -120,8 +120,8 @@ def test_a_missing_prologue_is_skipped_without_a_word(system: trial.Trial, dangl
     system.remove("n1", "prologue")
     if dangling:
         system.hook_path("n1", "prologue").symlink_to(system.log / "missing")
-    job_id, shown = system.finish("-l", "nodes=n1")
-    assert (shown["exit_status"], system.ran(job_id)[0]) == ("0", "n1:prologue.user")
+    job_id, printed = system.finish("-l", "nodes=n1")
+    assert (printed["exit_status"], system.ran(job_id)[0]) == ("0", "n1:prologue.user")
 
 
 @pytest.mark.parametrize("status", [1, 2])
@@ -131,8 +131,8 @@ def test_a_failing_sister_gives_retry_a_node_down_and_no_prologue_on_the_superio
     system.do("n1", "prologue.parallel", f"status={status}")
     job_id = system.submit("-l", "nodes=n3+n2+n1")
     system.wait(job_id, "Q10")
-    shown = system.attributes(job_id)
-    assert (shown["exit_status"], shown["start_count"]) == ("-3", "1")
+    printed = system.attributes(job_id)
+    assert (printed["exit_status"], printed["start_count"]) == ("-3", "1")
     ran = system.ran(job_id)
     assert "n3:prologue" not in ran
     assert ran[-1] == "n3:epilogue"
@@ -220,15 +220,15 @@ class TestTimeouts:
 class TestToolsForAVerdict:
     """Commands of root@node, an operator, in root's prologue."""
 
-    def command(self, system: trial.Trial, host: str, *words: str) -> str:
-        return " ".join([str(system.directory / host / "bin" / words[0]), *words[1:]])
+    def command(self, system: trial.Trial, host: str, *arguments: str) -> str:
+        return " ".join([str(system.directory / host / "bin" / arguments[0]), *arguments[1:]])
 
     @pytest.mark.parametrize("letter", ["o", "u"])
     def test_qhold_then_exit_2_holds_the_job_after_one_start(self, system: trial.Trial, letter: str) -> None:
         system.do("n1", "prologue", self.command(system, "n1", "qhold", f"-h {letter}", "$1") + "; status=2")
         job_id = system.submit("-l", "nodes=n1")
-        shown = system.wait(job_id, "H20")
-        assert (shown["Hold_Types"], shown["exit_status"], shown["start_count"]) == (letter, "-14", "1")
+        printed = system.wait(job_id, "H20")
+        assert (printed["Hold_Types"], printed["exit_status"], printed["start_count"]) == (letter, "-14", "1")
         system.do("n1", "prologue", "status=0")
         owner = system.run("qrls", "-h", letter, job_id)
         assert owner.returncode == (0 if letter == "u" else 159)
@@ -244,8 +244,8 @@ class TestToolsForAVerdict:
     def test_offline_then_exit_2_starts_the_job_on_another_node(self, system: trial.Trial) -> None:
         offline = self.command(system, "n1", "pbsnodes", "-o", "-N", "'disk is full'", "n1")
         system.do("n1", "prologue", f"{offline}; status=2")
-        _job_id, shown = system.finish()
-        assert (shown["exec_host"], shown["start_count"]) == ("n2/0", "2")
+        _job_id, printed = system.finish()
+        assert (printed["exec_host"], printed["start_count"]) == ("n2/0", "2")
         assert system.node("n1")["state"] == "offline"
         assert system.node("n1")["note"] == "disk is full"
         assert system.run("pbsnodes", "-c", "n1").returncode == 159
@@ -278,9 +278,9 @@ class TestToolsForAVerdict:
             f"{alter} -W comment='in prologue' $1; echo $? >{system.log}/a;"
             f" {alter} -p 5 $1; echo $? >>{system.log}/a; {alter} -W x=y $1; echo $? >>{system.log}/a",
         )
-        _job_id, shown = system.finish("-l", "nodes=n1")
+        _job_id, printed = system.finish("-l", "nodes=n1")
         assert (system.log / "a").read_text() == "0\n0\n169\n"
-        assert (shown["comment"], shown["Priority"], "x" in shown) == ("in prologue", "5", False)
+        assert (printed["comment"], printed["Priority"], "x" in printed) == ("in prologue", "5", False)
 
 
 def test_a_background_child_of_the_prologue_holds_nothing_up(system: trial.Trial) -> None:

@@ -24,9 +24,9 @@ def escape_variable(value: str) -> str:
 
 def job_attributes(job: Job, is_owner: bool, is_manager: bool) -> list[Attribute]:
     """All that this viewer may see of a job."""
-    shown = [*_head(job), *_middle(job), *_tail(job)]
+    printed = [*_head(job), *_middle(job), *_tail(job)]
     result = []
-    for name, value in shown:
+    for name, value in printed:
         if name in MANAGER_ONLY and not is_manager:
             continue
         if name == "Variable_List" and not (is_manager or is_owner):

@@ -51,7 +51,7 @@ def qdel(arguments: list[str]) -> int:
 
     if "all" in arguments:
         jobs = ask("qdel", {"op": "status", "job": "", "expand": False})["jobs"]
-        ids = [name for name, shown in jobs if ["job_state", "", "C"] not in shown]
+        ids = [name for name, printed in jobs if ["job_state", "", "C"] not in printed]
         arguments = [word for word in arguments if word != "all"] + ids
         if not ids:
             return 0
@@ -118,13 +118,13 @@ def qmgr(arguments: list[str]) -> int:
     except UsageError as error:
         sys.stderr.write(f"qmgr: {error}\n")
         return 2
-    words = dict(options).get("c", "").split()
+    fields = dict(options).get("c", "").split()
     request = {"op": "manage", "name": "", "sign": "", "value": "", "node": ""}
-    if words[:1] in (["s"], ["set"]) and words[1:2] in (["s"], ["server"]) and len(words) == 5:
-        request.update(name=words[2], sign=words[3], value=words[4])
-    elif words[:1] in (["s"], ["set"]) and words[1:2] in (["n"], ["node"]) and len(words) == 6:
-        request.update(node=words[2], name=words[3], sign=words[4], value=words[5])
-    elif operands or words[:1] not in (["p"], ["print"]) or words[1:] not in (["s"], ["server"]):
+    if fields[:1] in (["s"], ["set"]) and fields[1:2] in (["s"], ["server"]) and len(fields) == 5:
+        request.update(name=fields[2], sign=fields[3], value=fields[4])
+    elif fields[:1] in (["s"], ["set"]) and fields[1:2] in (["n"], ["node"]) and len(fields) == 6:
+        request.update(node=fields[2], name=fields[3], sign=fields[4], value=fields[5])
+    elif operands or fields[:1] not in (["p"], ["print"]) or fields[1:] not in (["s"], ["server"]):
         sys.stderr.write("qmgr: only print server, set server and set node are known here\n")
         return 2
     answer = ask("qmgr", request)

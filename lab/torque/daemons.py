@@ -18,11 +18,11 @@ def node(text: str) -> t.Any:
     """A node of the server's list: `cn1:2` or `cn1:2:fast:big` (slots, properties)."""
     from .nodes import Node
 
-    name, *words = text.split(":")
-    number = words[0] if words else "1"
+    name, *arguments = text.split(":")
+    number = arguments[0] if arguments else "1"
     if not name or not number.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME[:SLOTS[:PROPERTY...]]")
-    return Node(name, int(number), tuple(words[1:]))
+    return Node(name, int(number), tuple(arguments[1:]))
 
 
 def _parser() -> argparse.ArgumentParser:

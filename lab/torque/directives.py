@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the commands start without typing
 
 def split_words(line: str) -> list[str]:
     """Words of a directive: blanks part them, quotes and backslashes protect."""
-    words: list[str] = []
+    arguments: list[str] = []
     word: list[str] | None = None
     quote = ""
     characters = iter(line)
@@ -31,13 +31,13 @@ def split_words(line: str) -> list[str]:
             word = word or []
         elif character.isspace():
             if word is not None:
-                words.append("".join(word))
+                arguments.append("".join(word))
             word = None
         else:
             word = [*(word or []), character]
     if word is not None:
-        words.append("".join(word))
-    return words
+        arguments.append("".join(word))
+    return arguments
 
 
 def is_command(line: str) -> bool:

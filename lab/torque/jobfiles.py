@@ -67,7 +67,7 @@ class JobFiles:
         self.mom_priv = home / "mom_priv"
         self.jobs = self.mom_priv / "jobs"
         self.spool = home / "spool"
-        self.kept = home / "mom_priv/kept"
+        self.stored = home / "mom_priv/kept"
         """Jobs as their MOM knows them, for one that is started again: Torque's own are in its .JB files."""
 
     def make_home(self) -> None:
@@ -76,7 +76,7 @@ class JobFiles:
             (self.home, 0o755),
             (self.mom_priv, 0o751),
             (self.jobs, 0o751),
-            (self.kept, 0o700),
+            (self.stored, 0o700),
             (self.home / "aux", 0o755),
             (self.spool, 0o1777),
             (self.home / "undelivered", 0o1777),
@@ -97,7 +97,7 @@ class JobFiles:
         return self.jobs / f"{job.hashname}.{kind}"
 
     def _kept(self, job: Job) -> pathlib.Path:
-        return self.kept / f"{job.hashname}.json"
+        return self.stored / f"{job.hashname}.json"
 
     def stream(self, job: Job, kind: str) -> pathlib.Path:
         """The .OU or .ER file; joined streams are one file."""
@@ -106,8 +106,8 @@ class JobFiles:
 
     def write_common(self, job: Job) -> None:
         """The .JB file, on every node of the job."""
-        shown = attributes.job_attributes(job, is_owner=True, is_manager=True)
-        text = f'<?xml version="1.0"?>\n{show.job_xml(job.id, shown)}\n'
+        printed = attributes.job_attributes(job, is_owner=True, is_manager=True)
+        text = f'<?xml version="1.0"?>\n{show.job_xml(job.id, printed)}\n'
         _write(self.of(job, "JB"), text.encode(errors="surrogateescape"), 0o644, 0, 0)
         _write(self._kept(job), json.dumps(job.to_json()).encode(), 0o600, 0, 0)
 

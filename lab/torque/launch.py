@@ -115,16 +115,16 @@ class Terminal:
             hooks.kill_session(self.session, signal.SIGHUP)
 
 
-def leave_daemon(kept: dict[int, int]) -> None:
+def leave_daemon(stored: dict[int, int]) -> None:
     """Keep nothing of the MOM that forked: neither its descriptors, but for those given, nor its signal handlers."""
     signal.set_wakeup_fd(-1)
     for handled in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(handled, signal.SIG_DFL)
-    for descriptor, number in kept.items():
+    for descriptor, number in stored.items():
         if descriptor != number:  # dup3(2) refuses that
             os.dup2(descriptor, number, inheritable=False)
     first = 3
-    for number in sorted(kept.values()):
+    for number in sorted(stored.values()):
         os.closerange(first, number)
         first = number + 1
     os.closerange(first, 4096)

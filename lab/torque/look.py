@@ -51,10 +51,10 @@ def qstat(arguments: list[str], ask: Ask, server: str) -> Said:
             complaints += f"qstat: {answer['text']} {full}\n"
             status = int(answer["code"]) & 0xFF
             continue
-        for name, shown in answer["jobs"]:
-            plain = {key: value for key, resource, value in shown if not resource}
+        for name, printed in answer["jobs"]:
+            plain = {key: value for key, resource, value in printed if not resource}
             if chosen.get("u") in (None, plain["euser"]):
-                found.append((name, plain, [(key, resource, value) for key, resource, value in shown]))
+                found.append((name, plain, [(key, resource, value) for key, resource, value in printed]))
     return Said(status, _shown(found, chosen), complaints)
 
 
@@ -62,16 +62,16 @@ def _shown(found: list[tuple[str, dict[str, str], list[show.Attribute]]], chosen
     if not found:
         return ""
     if "x" in chosen:
-        jobs = "".join(show.job_xml(name, shown) for name, _plain, shown in found)
+        jobs = "".join(show.job_xml(name, printed) for name, _plain, printed in found)
         return f'<?xml version="1.0"?>\n<Data>{jobs}</Data>\n'
     if "f" in chosen:
-        return "".join(show.job_text(name, shown, "1" in chosen) for name, _plain, shown in found)
-    return HEADER + "".join(_row(name, plain, shown) for name, plain, shown in found)
+        return "".join(show.job_text(name, printed, "1" in chosen) for name, _plain, printed in found)
+    return HEADER + "".join(_row(name, plain, printed) for name, plain, printed in found)
 
 
-def _row(job_id: str, plain: dict[str, str], shown: list[show.Attribute]) -> str:
+def _row(job_id: str, plain: dict[str, str], printed: list[show.Attribute]) -> str:
     """One line of the table; long ids keep their number and as much of the server as fits."""
-    used = {resource: value for name, resource, value in shown if name == "resources_used"}
+    used = {resource: value for name, resource, value in printed if name == "resources_used"}
     name = plain["Job_Name"]
     short = name if len(name) <= 16 else "..." + name[-13:]
     return (
@@ -93,33 +93,33 @@ def pbsnodes(arguments: list[str], ask: Ask, host: str) -> Said:
     state = operands.pop(0) if "l" in chosen and operands and operands[0] in STATES else ""
     answer = ask({"op": "nodes", "nodes": operands})
     if answer["code"]:
-        words = f"pbsnodes: Error (15064 - {answer['text']}) MSG=cannot locate specified node\n"
-        return Said(int(answer["code"]) & 0xFF, err=words)
-    nodes = [(name, [(key, resource, value) for key, resource, value in shown]) for name, shown in answer["nodes"]]
+        parts = f"pbsnodes: Error (15064 - {answer['text']}) MSG=cannot locate specified node\n"
+        return Said(int(answer["code"]) & 0xFF, err=parts)
+    nodes = [(name, [(key, resource, value) for key, resource, value in printed]) for name, printed in answer["nodes"]]
     if "x" in chosen:
-        text = "<Data>" + "".join(show.node_xml(name, shown) for name, shown in nodes) + "</Data>\n"
+        text = "<Data>" + "".join(show.node_xml(name, printed) for name, printed in nodes) + "</Data>\n"
     elif "l" in chosen:
-        text = "".join(_node_line(name, dict((k, v) for k, _r, v in shown), state, chosen) for name, shown in nodes)
+        text = "".join(_node_line(name, dict((k, v) for k, _r, v in printed), state, chosen) for name, printed in nodes)
     else:
-        text = "\n".join(show.node_text(name, shown) for name, shown in nodes) + "\n"
+        text = "\n".join(show.node_text(name, printed) for name, printed in nodes) + "\n"
     return Said(0, text)
 
 
 STATES = frozenset({"free", "offline", "down", "job-exclusive", "up", "active", "all"})
 
 
-def _node_line(name: str, shown: dict[str, str], wanted: str, chosen: t.Container[str]) -> str:
-    states = shown["state"].split(",")
+def _node_line(name: str, printed: dict[str, str], wanted: str, chosen: t.Container[str]) -> str:
+    states = printed["state"].split(",")
     lists = {
         "": {"down", "offline"} & set(states),
         "all": states,
         "up": not {"down", "offline"} & set(states),
-        "active": shown.get("jobs"),
+        "active": printed.get("jobs"),
     }
     if not lists.get(wanted, wanted in states):
         return ""
-    note = f"  {shown.get('note', '')}" if "n" in chosen else ""
-    return f"{name:<20} {shown['state']}{note}\n"
+    note = f"  {printed.get('note', '')}" if "n" in chosen else ""
+    return f"{name:<20} {printed['state']}{note}\n"
 
 
 def _change_nodes(chosen: dict[str, str], operands: list[str], ask: Ask) -> Said:
@@ -129,6 +129,6 @@ def _change_nodes(chosen: dict[str, str], operands: list[str], ask: Ask) -> Said
     request = {"op": "set-nodes", "nodes": operands, "offline": offline, "note": chosen.get("N")}
     answer = ask(request)
     if answer["code"]:
-        words = f"Error marking node {operands[0]} - {answer['code']} {answer['text']}\n"
-        return Said(int(answer["code"]) & 0xFF, err=words)
+        message = f"Error marking node {operands[0]} - {answer['code']} {answer['text']}\n"
+        return Said(int(answer["code"]) & 0xFF, err=message)
     return Said(0)

@@ -11,11 +11,11 @@ import _socket
 import sys
 
 
-def main(words: list[str], site: tuple[str, str, str, str]) -> int:
+def main(arguments: list[str], site: tuple[str, str, str, str]) -> int:
     """Ask, write what comes, and return the exit status.
 
     Args:
-        words: the command line.
+        arguments: the command line.
         site: as `install.build_look` has it: the archive, which knows the words of a command whose server is gone,
             the directory of the sockets, this host or "", the server's host.
     """
@@ -24,12 +24,12 @@ def main(words: list[str], site: tuple[str, str, str, str]) -> int:
         import os
 
         host = os.uname().nodename.partition(".")[0]
-    command = words[0].rpartition("/")[2]
-    told = " ".join(word.encode(errors="surrogateescape").hex() for word in (command, *words[1:]))
+    command = arguments[0].rpartition("/")[2]
+    report = " ".join(word.encode(errors="surrogateescape").hex() for word in (command, *arguments[1:]))
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         connection.connect(f"{sockets}/{host}.sock")
-        connection.sendall(f'{{"op": "look", "words": "{told}"}}\n'.encode("ascii"))
+        connection.sendall(f'{{"op": "look", "words": "{report}"}}\n'.encode("ascii"))
         answer = b""
         while data := connection.recv(1 << 20):
             answer += data

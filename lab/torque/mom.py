@@ -78,14 +78,14 @@ class Mom:
         self.alarm, self.presetup, self.has_cgroups = float(DEFAULT_ALARM), "", self._built_with_cgroups
         config = self.files.mom_priv / "config"
         for line in config.read_text().splitlines() if config.exists() else ():
-            words = line.split()
-            if words[:1] == ["$prologalarm"] and len(words) == 2:
-                self.alarm = float(words[1])
-            elif words[:1] == ["$presetup_prologue"] and len(words) == 2:
-                self.presetup = words[1]
-            elif words == ["$lab_cgroups", "false"]:
+            fields = line.split()
+            if fields[:1] == ["$prologalarm"] and len(fields) == 2:
+                self.alarm = float(fields[1])
+            elif fields[:1] == ["$presetup_prologue"] and len(fields) == 2:
+                self.presetup = fields[1]
+            elif fields == ["$lab_cgroups", "false"]:
                 self.has_cgroups = False
-            elif words and not line.startswith("#"):
+            elif fields and not line.startswith("#"):
                 self.log.write("Svr", "config", f"not used here: {line}")
 
     def make_cgroups(self, job: Job) -> None:

@@ -65,7 +65,7 @@ class Node:
 
     def attributes(self) -> list[Attribute]:
         """As `pbsnodes` shows the node."""
-        shown = [
+        printed = [
             ("state", ",".join(self.states)),
             ("power_state", "Running"),
             ("np", str(self.np)),
@@ -77,7 +77,7 @@ class Node:
             ("mom_service_port", "15002"),
             ("mom_manager_port", "15003"),
         ]
-        return [(name, "", value) for name, value in shown if value]
+        return [(name, "", value) for name, value in printed if value]
 
     def free(self, job_id: str) -> None:
         """Take a job off the node."""
@@ -104,9 +104,9 @@ def parse_nodes(spec: str, hosts: t.Container[str], properties: t.Container[str]
     """
     parts = []
     for text in spec.split("+"):
-        words = text.split(":")
+        fields = text.split(":")
         count, ppn, host, wanted = 1, 1, "", []
-        for place, word in enumerate(words):
+        for place, word in enumerate(fields):
             if place == 0 and word.isdigit():
                 count = int(word)
             elif place == 0 and word in hosts:

@@ -36,7 +36,7 @@ class RestartedDaemon(NodeDaemon, t.Protocol):
 
 def go_on(mom: RestartedDaemon) -> None:
     """Take up the jobs whose session lives, as their mother superior, and those that this node helps with."""
-    for path in sorted(mom.files.kept.glob("*.json")):
+    for path in sorted(mom.files.stored.glob("*.json")):
         job = Job.from_json(json.loads(path.read_text()))
         if job.names[0] != mom.host:
             mom.helped[job.id] = job
@@ -65,7 +65,7 @@ def clear(mom: RestartedDaemon) -> None:
         session, began = task.read_text().split()
         if task.stem not in going_on and hooks.process_fields(int(session))[19:20] == [began]:
             hooks.kill_session(int(session))
-    for left in (*mom.files.jobs.iterdir(), *mom.files.kept.iterdir()):
+    for left in (*mom.files.jobs.iterdir(), *mom.files.stored.iterdir()):
         if left.suffix in (".JB", ".SC", ".TK", ".json") and left.stem not in going_on:
             left.unlink()
     for left in (mom.files.home / "aux").iterdir():

@@ -70,14 +70,14 @@ def _answered(server: Server, link: wire.Link, message: wire.Message, asker: Ask
 
 def _look(server: Server, link: wire.Link, message: wire.Message, asker: Asker) -> look.Said:
     """What `qstat` or `pbsnodes` is to write: asked for in bytes, each word of the command line as hexadecimal."""
-    command, *words = (bytes.fromhex(word).decode(errors="surrogateescape") for word in message["words"].split(" "))
+    command, *arguments = (bytes.fromhex(word).decode(errors="surrogateescape") for word in message["words"].split(" "))
 
     def ask(request: wire.Message) -> Answer:
         return _answered(server, link, request, asker)
 
     if command == "qstat":
-        return look.qstat(words, ask, server.host)
-    return look.pbsnodes(words, ask, asker.host)
+        return look.qstat(arguments, ask, server.host)
+    return look.pbsnodes(arguments, ask, asker.host)
 
 
 def find(server: Server, job_id: str) -> Job:
@@ -290,8 +290,8 @@ def manage(server: Server, _link: wire.Link, message: wire.Message, asker: Asker
     if name in ("managers", "operators"):
         present: list[str] = getattr(server, name)
         removed = value if message["sign"] == "-=" else ""
-        kept = [] if message["sign"] == "=" else [one for one in present if one != removed]
-        setattr(server, name, kept if removed else [*kept, value])
+        stored = [] if message["sign"] == "=" else [one for one in present if one != removed]
+        setattr(server, name, stored if removed else [*stored, value])
     elif name == "keep_completed":
         server.keep_completed = float(value)
     elif name:
@@ -311,12 +311,12 @@ def _manage_node(server: Server, message: wire.Message) -> Answer:
         raise RequestError(UNKNOWN_NODE)
     if message["name"] != "properties":
         raise RequestError(UNDEFINED_ATTRIBUTE, message["name"])
-    sign, value, words = message["sign"], message["value"], list(node.properties)
-    if sign == "-=" and value in words:
-        words.remove(value)
+    sign, value, arguments = message["sign"], message["value"], list(node.properties)
+    if sign == "-=" and value in arguments:
+        arguments.remove(value)
     elif sign != "-=":
-        words = [value, *(words if sign == "+=" else [])]
-    node.properties = tuple(words)
+        arguments = [value, *(arguments if sign == "+=" else [])]
+    node.properties = tuple(arguments)
     server.changed()
     return {}
 

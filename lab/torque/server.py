@@ -132,10 +132,10 @@ class Server:
                     self.nodes.take(job)
                 elif job.state == COMPLETE:
                     self.loop.after(self.keep_completed, functools.partial(self.forget, job))
-            for name, kept in state["nodes"].items():
+            for name, stored in state["nodes"].items():
                 if name in self.nodes.by_name:
                     node = self.nodes.by_name[name]
-                    node.offline, node.note, node.properties = kept[0], kept[1], tuple(kept[2])
+                    node.offline, node.note, node.properties = stored[0], stored[1], tuple(stored[2])
 
     def save(self) -> None:
         """Bring what changed to the disk; done before anything is answered that must not be forgotten."""

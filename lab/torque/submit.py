@@ -76,13 +76,13 @@ class Submission:
             "script": "",
         }
 
-    def take(self, words: t.Sequence[str]) -> list[str]:
+    def take(self, arguments: t.Sequence[str]) -> list[str]:
         """Apply options; returns the operands.
 
         Raises:
             UsageError: an option or its value is refused.
         """
-        options, operands = parse(words, LETTERS)
+        options, operands = parse(arguments, LETTERS)
         for letter, value in options:
             self._take(letter, value)
         return operands
@@ -241,10 +241,10 @@ def submit_filter(home: str) -> str:
     """The filter that torque.cfg names, "" without one."""
     try:
         with open(f"{home}/torque.cfg") as file:  # noqa: PTH123
-            words = [line.split() for line in file]
+            fields = [line.split() for line in file]
     except FileNotFoundError:
         return ""
-    return next((line[1] for line in words if line[:1] == ["SUBMITFILTER"] and len(line) == 2), "")
+    return next((line[1] for line in fields if line[:1] == ["SUBMITFILTER"] and len(line) == 2), "")
 
 
 def filtered(program: str, arguments: t.Sequence[str], script: str) -> str:
@@ -331,8 +331,8 @@ def prepare(arguments: list[str]) -> tuple[Submission, str]:
         if program:
             script = filtered(program, arguments, script)
         prefix = environment.get("PBS_DPREFIX", "#PBS") if peek.prefix is None else peek.prefix
-        for words in directives.read(script.replace("\r\n", "\n"), prefix):
-            result.take(words)
+        for parts in directives.read(script.replace("\r\n", "\n"), prefix):
+            result.take(parts)
         result.job["script"] = script.replace("\r\n", "\n")
     result.take(arguments)
     result.job["name"] = result.job["name"] or name

@@ -197,8 +197,8 @@ class Trial:
 
     def _hold_namespace(self) -> subprocess.Popen[bytes]:
         mounts = " && ".join(f"mount --bind {self.directory}/{name} /etc/{name}" for name in ("passwd", "group"))
-        words = ["unshare", "--mount", "sh", "-c", f"{mounts} && echo up && exec sleep infinity"]
-        holder = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        arguments = ["unshare", "--mount", "sh", "-c", f"{mounts} && echo up && exec sleep infinity"]
+        holder = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         assert holder.stdout is not None
         if holder.stdout.readline() != b"up\n":
             raise RuntimeError("no mount namespace for the trial")
@@ -234,9 +234,9 @@ class Trial:
         else:
             common += ["--poll", "1"]
         archive = str(self.directory / host / "lab-torque.pyz")
-        words = [*self._inside(), archive, "server" if host == "fe" else "mom", *common]
+        arguments = [*self._inside(), archive, "server" if host == "fe" else "mom", *common]
         with (self.directory / f"{host}.log").open("ab") as log:
-            daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd="/")
+            daemon = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, cwd="/")
         assert daemon.stdout is not None
         if daemon.stdout.readline() != b"ready\n":
             raise RuntimeError((self.directory / f"{host}.log").read_text())
@@ -278,34 +278,34 @@ class Trial:
     def delete_all(self) -> None:
         """Let no job go on: each is deleted, and ended when this returns."""
         jobs = self.ask({"op": "status", "job": "", "expand": False})["jobs"]
-        for job_id in [name for name, shown in jobs if ["job_state", "", "C"] not in shown]:
+        for job_id in [name for name, printed in jobs if ["job_state", "", "C"] not in printed]:
             self.ask({"op": "delete", "job": job_id, "delay": 1, "purge": False})
             self.wait(job_id)
 
-    def command(self, words: t.Sequence[str], user: str, host: str, environment: t.Mapping[str, str]) -> list[str]:
+    def command(self, arguments: t.Sequence[str], user: str, host: str, environment: t.Mapping[str, str]) -> list[str]:
         """The command line that runs a batch command as a user of a host."""
         who = ["--reuid", user, "--regid", user, "--init-groups"] if user != "root" else ["--reuid", "0"]
         home = self.user_home(user) if user != "root" else pathlib.Path("/root")
         values = {"HOME": str(home), "LOGNAME": user, "SHELL": "/bin/bash", "PATH": "/usr/bin:/bin", **environment}
-        program = str(self.directory / host / "bin" / words[0])
+        program = str(self.directory / host / "bin" / arguments[0])
         settings = [f"{name}={value}" for name, value in values.items()]
-        return [*self._inside(), "setpriv", *who, "env", "-i", "-C", str(home), *settings, program, *words[1:]]
+        return [*self._inside(), "setpriv", *who, "env", "-i", "-C", str(home), *settings, program, *arguments[1:]]
 
     def run(
         self,
-        *words: str,
+        *arguments: str,
         user: str = "alice",
         host: str = "fe",
         text: str = "",
         environment: t.Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a batch command to its end."""
-        line = self.command(words, user, host, environment or {})
+        line = self.command(arguments, user, host, environment or {})
         return subprocess.run(line, input=text, capture_output=True, text=True, check=False, timeout=DEADLINE)
 
-    def submit(self, *words: str, script: str = "true\n", user: str = "alice", **variables: str) -> str:
+    def submit(self, *arguments: str, script: str = "true\n", user: str = "alice", **variables: str) -> str:
         """Submit a script on standard input; the job's id."""
-        done = self.run("qsub", *words, user=user, text=script, environment=variables)
+        done = self.run("qsub", *arguments, user=user, text=script, environment=variables)
         if done.returncode:
             raise RuntimeError(done.stderr)
         return done.stdout.strip()
@@ -316,21 +316,21 @@ class Trial:
         self.ask({"op": "await", "job": job_id, "states": wanted, "starts": starts})
         return self.attributes(job_id)
 
-    def finish(self, *words: str, script: str = "true\n", **variables: str) -> tuple[str, dict[str, str]]:
+    def finish(self, *arguments: str, script: str = "true\n", **variables: str) -> tuple[str, dict[str, str]]:
         """Submit, wait for the end: id and attributes."""
-        job_id = self.submit(*words, script=script, **variables)
+        job_id = self.submit(*arguments, script=script, **variables)
         return job_id, self.wait(job_id)
 
     def attributes(self, job_id: str) -> dict[str, str]:
         """`name` or `name.resource` -> value, as a manager sees the job."""
         answer = self.ask({"op": "status", "job": job_id, "expand": False})
-        ((_name, shown),) = answer["jobs"]
-        return {f"{name}.{resource}" if resource else name: value for name, resource, value in shown}
+        ((_name, printed),) = answer["jobs"]
+        return {f"{name}.{resource}" if resource else name: value for name, resource, value in printed}
 
     def node(self, host: str) -> dict[str, str]:
         """A node's attributes."""
-        ((_name, shown),) = self.ask({"op": "nodes", "nodes": [host]})["nodes"]
-        return {name: value for name, _resource, value in shown}
+        ((_name, printed),) = self.ask({"op": "nodes", "nodes": [host]})["nodes"]
+        return {name: value for name, _resource, value in printed}
 
     def output(self, name: str, user: str = "alice") -> str:
         """A file in the user's home."""

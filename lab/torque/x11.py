@@ -36,9 +36,9 @@ def authority(display: str) -> str:
         done = subprocess.run([XAUTH, "list", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     except OSError:
         return ""
-    words = done.stdout.decode().partition("\n")[0].split()
+    fields = done.stdout.decode().partition("\n")[0].split()
     screen = display.partition(":")[2].partition(".")[2] or "0"
-    return f"{words[1]}:{words[2]}:{screen}" if len(words) == 3 else ""
+    return f"{fields[1]}:{fields[2]}:{screen}" if len(fields) == 3 else ""
 
 
 def reach(display: str) -> socket.socket:

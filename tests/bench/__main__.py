@@ -44,7 +44,7 @@ APART = ("devices",)
 
 def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
     """How often, and on what."""
-    said = {
+    output = {
         "job": f"{guest.pairs} pairs of a boot and a job in {guest.image}, {guest.watched} more jobs for their memory",
         "guests": f"{guests.RUNS} pairs of bare boots and a job for each of {_and(guests.COUNTS)} guests on one node",
         "warm": f"a template of {guest.image}, {warm.RUNS} pairs of a job whose guest boots and one whose guest is "
@@ -58,13 +58,13 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "nodes": f"jobs over {_and(nodes.COUNTS)} nodes, all played by this machine;\n    {nodes.STAND_IN}",
     }
     for part in parts:
-        console.print(f"  {said[part]}", highlight=False, markup=False)
+        console.print(f"  {output[part]}", highlight=False, markup=False)
     load = f"load {os.getloadavg()[0]:.1f}: other work on it counts in every figure"
     console.print(f"  this machine has {os.cpu_count()} processors, {load}", highlight=False, markup=False)
 
 
-def _and(words: t.Iterable[object]) -> str:
-    *most, last = map(str, words)
+def _and(arguments: t.Iterable[object]) -> str:
+    *most, last = map(str, arguments)
     return f"{', '.join(most)} and {last}"
 
 
@@ -93,9 +93,9 @@ def table(title: str, figures: t.Sequence[Figure], runs: t.Mapping[str, t.Sequen
         grid.add_column(heading, justify="right", no_wrap=True)
     for figure in figures:
         values = runs[figure.key]
-        target = f"<= {figure.shown(figure.target)}" if figure.target is not None and targets else ""
+        target = f"<= {figure.formatted(figure.target)}" if figure.target is not None and targets else ""
         spread = f"{min(values):.{figure.digits}f} .. {max(values):.{figure.digits}f}"
-        grid.add_row(figure.words, figure.shown(statistics.median(values)), spread, str(len(values)), target)
+        grid.add_row(figure.text, figure.formatted(statistics.median(values)), spread, str(len(values)), target)
     return grid
 
 
@@ -114,8 +114,8 @@ def run_job(console: Console, guest: Guest, out: pathlib.Path) -> None:
     title = f"one job in one guest ({guest.image})"
     console.print(table(title, JOB, measured.runs, targets=not guest.prefix), highlight=False)
     largest = sorted(measured.largest.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{name} {mib:.0f}" for name, mib in largest if mib >= 1)
-    console.print(f"memory at the peak, MiB: {shown}", highlight=False, markup=False)
+    printed = ", ".join(f"{name} {mib:.0f}" for name, mib in largest if mib >= 1)
+    console.print(f"memory at the peak, MiB: {printed}", highlight=False, markup=False)
     keep(out, flat(JOB, measured.runs, guest.prefix))
     picture = out.with_name(f"{out.stem}-{guest.prefix.replace('_', '-')}timeline.svg")
     seen, boot_s = middle(measured)

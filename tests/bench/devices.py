@@ -104,8 +104,8 @@ def of_settings() -> tuple[Figure, ...]:
         for kind in kinds:
             if kind != PLAIN:
                 found += [
-                    Figure(f"{what}_{kind}_{name}_ratio", f"{what} {kind}, {words}, over a plain one", None)
-                    for name, words in work.items()
+                    Figure(f"{what}_{kind}_{name}_ratio", f"{what} {kind}, {arguments}, over a plain one", None)
+                    for name, arguments in work.items()
                 ]
     return tuple(found)
 
@@ -116,8 +116,8 @@ def of_switches() -> tuple[Figure, ...]:
     for setting in iron.SETTINGS:
         if setting.name != iron.PLAIN:
             found += [
-                Figure(f"switch_{setting.name}_{work}_ratio", f"{setting.meaning}: {words}", None)
-                for work, words in iron.WORK.items()
+                Figure(f"switch_{setting.name}_{work}_ratio", f"{setting.meaning}: {arguments}", None)
+                for work, arguments in iron.WORK.items()
             ]
         over = f"{setting.meaning}: the region over TCP"
         found.append(Figure(f"switch_{setting.name}_region_over_tcp", over, None, 4))
@@ -135,10 +135,10 @@ def ratios(lines: t.Iterable[str]) -> dict[str, list[float]]:
     """
     seconds: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for line in lines:
-        words = line.split()
-        if len(words) != 3 or not words[2].replace(".", "", 1).isdecimal():
+        fields = line.split()
+        if len(fields) != 3 or not fields[2].replace(".", "", 1).isdecimal():
             raise Trouble(f"the probe says: {line}")
-        seconds[words[0], words[1]].append(float(words[2]))
+        seconds[fields[0], fields[1]].append(float(fields[2]))
     found = {}
     for (work, kind), taken in seconds.items():
         what = "disk" if work in DISK_WORK else "card"
@@ -239,25 +239,25 @@ class MachineSite(Site):
     def __exit__(self, *_error: object) -> None:
         machine.down(self._machine)
 
-    def machine(self, *words: str) -> str:
+    def machine(self, *arguments: str) -> str:
         """Run a command in the machine, as root.
 
         Raises:
             Trouble: it failed.
         """
-        line = machine.command(self._machine, words, str(CHECKOUT), terminal=False)
+        line = machine.command(self._machine, arguments, str(CHECKOUT), terminal=False)
         done = subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=ANSWER_S)
         if done.returncode:
-            raise Trouble(f"{' '.join(words)}: {(done.stderr or done.stdout)[-2000:]}")
+            raise Trouble(f"{' '.join(arguments)}: {(done.stderr or done.stdout)[-2000:]}")
         return done.stdout
 
-    def line(self, node: str, words: t.Sequence[str], user: str) -> list[str]:
+    def line(self, node: str, arguments: t.Sequence[str], user: str) -> list[str]:
         """See `Site.line`."""
-        return machine.command(self._machine, self.line_in(node, words, user), "/", terminal=False)
+        return machine.command(self._machine, self.line_in(node, arguments, user), "/", terminal=False)
 
-    def line_in(self, node: str, words: t.Sequence[str], user: str = "root") -> list[str]:
+    def line_in(self, node: str, arguments: t.Sequence[str], user: str = "root") -> list[str]:
         """The same, for a shell of the machine itself."""
-        return cluster.enter(self._inits[node], words, user=user)
+        return cluster.enter(self._inits[node], arguments, user=user)
 
     def sh(self, node: str, text: str, user: str = "root") -> str:
         """Run a line of shell on a node of it.
@@ -306,10 +306,10 @@ def _switches(site: MachineSite) -> dict[str, list[float]]:
     place = f"{HOME}/switches"
     files = " ".join(str(path) for path in (iron.__file__, *(PROGRAMS / name for name in iron.SOURCES)))
     site.sh("fe", f"install -d -o {USER} {place} && install -m 755 -o {USER} {files} {place}")
-    words = shlex.join(["/usr/bin/python3", f"{place}/iron.py", *SWITCHES])
-    told = site.sh("fe", f"{words} 2>&1", user=USER)
-    if "left out" in told or "without" in told.replace("without switches", ""):
-        raise Trouble(told[-2000:])
+    message = shlex.join(["/usr/bin/python3", f"{place}/iron.py", *SWITCHES])
+    report = site.sh("fe", f"{message} 2>&1", user=USER)
+    if "left out" in report or "without" in report.replace("without switches", ""):
+        raise Trouble(report[-2000:])
     found: dict[str, list[float]] = json.loads(site.sh("fe", f"cat {place}/figures.json"))["ratios"]
     return found
 

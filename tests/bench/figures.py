@@ -18,13 +18,13 @@ class Figure:
 
     Attributes:
         key: its name in the file; the unit is its end, none for a ratio.
-        words: what it is, for people.
+        text: what it is, for people.
         target: what it should not exceed, or None.
         digits: behind the point, where it is shown.
     """
 
     key: str
-    words: str
+    text: str
     target: float | None
     digits: int = 2
 
@@ -33,7 +33,7 @@ class Figure:
         """`s`, `MiB`, or "" for a ratio."""
         return {"s": "s", "mib": "MiB"}.get(self.key.rpartition("_")[2], "")
 
-    def shown(self, value: float) -> str:
+    def formatted(self, value: float) -> str:
         """A value with its unit."""
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
 

@@ -143,11 +143,11 @@ def read_result(text: str) -> dict[str, float]:
     """
     found = {}
     for line in text.splitlines():
-        words = line.split()
-        if line.startswith(("region: ", "tcp: ")) and re.fullmatch(r"[0-9.]+", words[1]):
-            found[words[0][:-1]] = float(words[1]) / 1e6
-        elif len(words) == 3 and words[0] in WORK and re.fullmatch(r"[0-9.]+", words[2]):
-            found[words[0]] = float(words[2])
+        fields = line.split()
+        if line.startswith(("region: ", "tcp: ")) and re.fullmatch(r"[0-9.]+", fields[1]):
+            found[fields[0][:-1]] = float(fields[1]) / 1e6
+        elif len(fields) == 3 and fields[0] in WORK and re.fullmatch(r"[0-9.]+", fields[2]):
+            found[fields[0]] = float(fields[2])
     if not text.rstrip().endswith("status 0") or not found.keys() >= WORK.keys() - {"region"}:
         raise IronError(f"the job has failed: {' / '.join(text.splitlines()[-4:])}")
     return found

@@ -94,9 +94,9 @@ class Site:
             signal.signal(number, signal.SIG_IGN)
         cluster.down(self._state)
 
-    def line(self, node: str, words: t.Sequence[str], user: str) -> list[str]:
+    def line(self, node: str, arguments: t.Sequence[str], user: str) -> list[str]:
         """The command line that runs words on a node as a user."""
-        return cluster.command(self._state.running(), node, words, user=user)
+        return cluster.command(self._state.running(), node, arguments, user=user)
 
     @contextlib.contextmanager
     def program(self, node: str, name: str, *given: t.Any, user: str = "root") -> t.Iterator[Program]:
@@ -107,9 +107,9 @@ class Site:
             given: its arguments, handed on as JSON.
         """
         source = (INSIDE / f"{name}.py").read_text(encoding="utf-8")
-        words = [str(VENV / "bin/python"), "-I", "-c", source, *map(json.dumps, given)]
+        arguments = [str(VENV / "bin/python"), "-I", "-c", source, *map(json.dumps, given)]
         process = subprocess.Popen(
-            self.line(node, words, user),
+            self.line(node, arguments, user),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         program = Program(process, f"{name} on {node}")

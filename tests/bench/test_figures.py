@@ -60,7 +60,7 @@ def test_keys_of_many_nodes_and_guests_are_flat_with_their_units() -> None:
         "nodes_32_ms_peak_mib",
     ]
     assert [nodes[f"nodes_{count}_overhead_s"].target for count in (1, 8, 32)] == [None, 4.0, 12.0]
-    assert nodes["nodes_32_ms_cpu_per_node_s"].shown(0.15) == "0.150 s"
+    assert nodes["nodes_32_ms_cpu_per_node_s"].formatted(0.15) == "0.150 s"
     assert [figure.key for figure in of_guests((1, 2))] == ["guests_1_ratio", "guests_2_ratio"]
     assert {figure.target for figure in of_guests((1, 2))} == {1.1}
 
@@ -87,9 +87,9 @@ def test_figures_of_one_guest_leave_those_of_another(tmp_path: pathlib.Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("key", "digits", "shown"),
+    ("key", "digits", "printed"),
     [("boot_s", 2, "1.24 s"), ("overhead_ratio", 1, "1.2"), ("ms_peak_mib", 0, "1 MiB")],
 )
-def test_a_value_is_shown_with_the_unit_of_its_key(key: str, digits: int, shown: str) -> None:
+def test_a_value_is_shown_with_the_unit_of_its_key(key: str, digits: int, printed: str) -> None:
     """The unit is the end of the key; a ratio has none."""
-    assert Figure(key, "words", None, digits).shown(1.2399) == shown
+    assert Figure(key, "words", None, digits).formatted(1.2399) == printed

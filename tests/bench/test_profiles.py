@@ -75,9 +75,11 @@ def test_both_profiles_are_booted_in_turn_and_both_are_kept(
     assert (known["debian_fast_ratio"], known["debian_fast_ratio_runs"]) == (0.5, [0.5, 0.75, 0.25])
     assert (known["debian_fast_s"], known["debian_stock_s"]) == (25.0, 40.0)
     assert known["debian_stock_stages"]["udev"] == {"begin_s": 3.0, "end_s": 8.5, "seconds": 3.5}
-    shown = capsys.readouterr().out
-    assert "<= 0.85" in shown
-    assert [line.split() for line in shown.splitlines() if "udev" in line] == [["udev"] + ["3.00", "8.50", "3.50"] * 2]
+    printed = capsys.readouterr().out
+    assert "<= 0.85" in printed
+    assert [line.split() for line in printed.splitlines() if "udev" in line] == [
+        ["udev"] + ["3.00", "8.50", "3.50"] * 2
+    ]
 
 
 def test_only_the_ratio_has_a_target() -> None:

@@ -41,7 +41,7 @@ def test_programs_of_a_node_need_no_file_of_the_checkout(path: pathlib.Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("arguments", "name"),
     [
         (["/opt/vtorque/venv/bin/python", "-I", "-m", "a.b.cli.vtorque_node"], "vtorque_node"),
         (["/opt/vtorque/venv/bin/python", "-m", "ansible", "playbook"], "ansible"),
@@ -50,9 +50,9 @@ def test_programs_of_a_node_need_no_file_of_the_checkout(path: pathlib.Path) -> 
         (["python"], "python"),
     ],
 )
-def test_programs_have_short_names(words: list[str], name: str) -> None:
+def test_programs_have_short_names(arguments: list[str], name: str) -> None:
     """A module's for Python, so that the hypervisor with its own `-m` stays one."""
-    assert memory_watch.name_of("\0".join(words).encode() + b"\0") == name
+    assert memory_watch.name_of("\0".join(arguments).encode() + b"\0") == name
 
 
 def test_only_what_came_with_the_job_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +135,8 @@ def test_stand_in_for_firmware_stops_the_processor_where_it_begins(
 def test_stand_in_answers_at_once_for_every_guest() -> None:
     """No two guests have one address, for their MACs differ; every order is done."""
     spaces: dict[str, dict[str, t.Any]] = {name: {"Done": agent.Done} for name in stand_in.WORDS}
-    for name, words in stand_in.WORDS.items():
-        exec(words, spaces[name])
+    for name, arguments in stand_in.WORDS.items():
+        exec(arguments, spaces[name])
     guests = [types.SimpleNamespace(name=f"vcn{n}-1", mac=f"52:54:00:00:{n:02x}:01") for n in (1, 0x20)]
     found = spaces["guest.readiness"]["wait_ready"](guests, None, None, None, ssh_timeout_s=5.0)
     assert found == {"vcn1-1": "10.0.1.1", "vcn32-1": "10.0.32.1"}

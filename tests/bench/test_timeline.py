@@ -71,8 +71,8 @@ def test_picture_is_well_formed_and_has_a_row_a_phase() -> None:
         assert bar is not None
         assert float(bar.get("x", "-1")) >= 0
         assert float(bar.get("x", "0")) + float(bar.get("width", "0")) <= float(svg.get("width", "0"))
-    words = {text.text for text in svg.findall(f"{SVG}text")}
-    assert words >= set(COLOURS)
+    arguments = {text.text for text in svg.findall(f"{SVG}text")}
+    assert arguments >= set(COLOURS)
 
 
 def test_twice_as_long_is_twice_as_wide() -> None:

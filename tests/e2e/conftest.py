@@ -167,20 +167,20 @@ class Site:
 
     def facts(self, job_id: str) -> dict[str, str]:
         """What `qstat -x -f` says of a job, its nested groups left out; {} for an unknown job."""
-        status, shown = self._look("qstat", "-x", "-f", job_id)
+        status, printed = self._look("qstat", "-x", "-f", job_id)
         if status != 0:
             return {}
-        job = tree_of(shown).find("Job")
-        assert job is not None, shown
+        job = tree_of(printed).find("Job")
+        assert job is not None, printed
         return {child.tag: child.text or "" for child in job}
 
-    def _look(self, *words: str) -> tuple[int, str]:
+    def _look(self, *arguments: str) -> tuple[int, str]:
         """Return the status and the output of a `qstat` or `pbsnodes` on the front end.
 
         The request is the program's own (lab/torque/look_client.py), and so is the answer, which the server words. To
         send it from here saves a start of Python at each of many calls while a test waits for a job.
         """
-        request = {"op": "look", "words": " ".join(word.encode().hex() for word in words)}
+        request = {"op": "look", "words": " ".join(word.encode().hex() for word in arguments)}
         answer = b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(JOB_TIMEOUT_S)
@@ -192,7 +192,7 @@ class Site:
             except (FileNotFoundError, ConnectionError):
                 answer = b""
         if not answer:  # no server: the program knows what to say
-            done = self.on("fe", *words)
+            done = self.on("fe", *arguments)
             return done.returncode, done.stdout
         head, _newline, text = answer.partition(b"\n")
         status, length = map(int, head.split())
@@ -206,8 +206,8 @@ class Site:
         end = time.monotonic() + timeout_s
         pause = threading.Event()
         while not (answer := probe()):
-            told = seen() if seen else answer
-            assert time.monotonic() < end, f"waited {timeout_s} s for {what}; last seen: {told!r}"
+            report = seen() if seen else answer
+            assert time.monotonic() < end, f"waited {timeout_s} s for {what}; last seen: {report!r}"
             pause.wait(self.look_s)
         return answer
 
@@ -278,10 +278,10 @@ class Site:
 
     def nodes(self) -> dict[str, Node]:
         """The compute nodes, in the server's words."""
-        shown = ET.fromstring(self.root("fe", "pbsnodes -x"))
+        printed = ET.fromstring(self.root("fe", "pbsnodes -x"))
         return {
             node.findtext("name", ""): Node(frozenset(node.findtext("state", "").split(",")), node.findtext("note", ""))
-            for node in shown.iter("Node")
+            for node in printed.iter("Node")
         }
 
     def jobs(self) -> dict[str, str]:
@@ -290,11 +290,11 @@ class Site:
 
     def all_facts(self) -> dict[str, dict[str, str]]:
         """What the server says of all jobs, by their ids; see `facts`."""
-        shown = self.root("fe", "qstat -x -f")
-        jobs = tree_of(shown).iter("Job") if shown.strip() else ()
+        printed = self.root("fe", "qstat -x -f")
+        jobs = tree_of(printed).iter("Job") if printed.strip() else ()
         return {job.findtext("Job_Id", ""): {child.tag: child.text or "" for child in job} for job in jobs}
 
-    def kept(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
+    def stored(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
         """A file of what outlives a start of a job, "" when there is none."""
         key = self.full_id(job_id).replace("[", "-").replace("]", "")  # of the member of an array
         return self.on(node, "cat", f"/var/lib/vtorque/records/{key}.{start}/{name}").stdout

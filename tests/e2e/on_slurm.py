@@ -41,8 +41,8 @@ class OnSlurm(Site):
 
     def _all(self) -> t.Iterator[dict[str, t.Any]]:
         """Every job that the controller knows."""
-        shown = self.root("fe", "squeue --json")
-        yield from json.loads(shown[shown.index("{") :])["jobs"]
+        printed = self.root("fe", "squeue --json")
+        yield from json.loads(printed[printed.index("{") :])["jobs"]
 
     def submit_past_vsub(self, x: str, *arguments: str, stdin: str | bytes) -> str:
         """See `Site`; the request travels in the job's comment."""

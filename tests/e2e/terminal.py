@@ -26,11 +26,11 @@ class Terminal:
         size: rows and columns.
     """
 
-    def __init__(self, site: Site, *words: str, size: tuple[int, int] = (24, 80)) -> None:
+    def __init__(self, site: Site, *arguments: str, size: tuple[int, int] = (24, 80)) -> None:
         self.site = site
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-        self.process = subprocess.Popen([*LAB, "on", "fe", "--user", "alice", "--", *words], cwd=CHECKOUT,
+        self.process = subprocess.Popen([*LAB, "on", "fe", "--user", "alice", "--", *arguments], cwd=CHECKOUT,
                                         env=site.environment, stdin=slave, stdout=slave, stderr=slave,
                                         start_new_session=True)  # fmt: skip
         os.close(slave)

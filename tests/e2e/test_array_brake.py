@@ -26,8 +26,8 @@ def members_of(site: Site, array: str) -> dict[str, str]:
 
 def noted(site: Site) -> list[tuple[float, str]]:
     """What the node has noted of its refusals, in their order: seconds since its boot, and the member."""
-    words = [line.split() for line in site.root("cn1", "cat /run/vtorque/refused").splitlines()]
-    return [(float(when), member) for when, member in words]
+    fields = [line.split() for line in site.root("cn1", "cat /run/vtorque/refused").splitlines()]
+    return [(float(when), member) for when, member in fields]
 
 
 @pytest.mark.full
@@ -62,5 +62,5 @@ def test_refusing_node_ends_two_members_within_a_minute_and_the_others_are_held(
             assert (ended.exit_status, ended.out) == (0, "RAN\n")
             starts = int(site.facts(member)["start_count"])
             assert starts == (2 if member == held[0] else 1)
-            assert "verdict" not in json.loads(site.kept("cn1", member, starts))
+            assert "verdict" not in json.loads(site.stored("cn1", member, starts))
         drop(site, *held[1:])

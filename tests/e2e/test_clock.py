@@ -69,8 +69,8 @@ def other_clock(site: Site, library: bytes, *nodes: str) -> t.Iterator[t.Callabl
 
 def clock_s(site: Site, node: str) -> float:
     """How far the clock of a node's Python is from the true one."""
-    said = site.root(node, "/usr/bin/python3 -c 'import time; print(time.time())'; date +%s.%N").split()
-    return float(said[0]) - float(said[1])
+    output = site.root(node, "/usr/bin/python3 -c 'import time; print(time.time())'; date +%s.%N").split()
+    return float(output[0]) - float(output[1])
 
 
 @pytest.mark.both
@@ -106,7 +106,7 @@ def test_clock_that_is_set_under_a_job(site: Site, other_clock_so: bytes, hours_
             assert site.left_on_nodes() == []
             assert (last.exit_status, last.out, last.err) == (0, "up\n", "")
     for job_id in (ended.job_id, last.job_id):
-        record = json.loads(site.kept(SUPERIOR, job_id))
+        record = json.loads(site.stored(SUPERIOR, job_id))
         assert record["left"] == []
         assert all(0 <= phase["seconds"] < HOURS_S / 2 for phase in record["phases"].values()), record["phases"]
 

@@ -58,9 +58,9 @@ def give_identity(place: pathlib.Path, renderer: str, source: str, names: str) -
         ]
         edit_disk(place, orders)
         public = " ".join(key.with_suffix(".pub").read_text(encoding="ascii").split()[:2])
-    told = json.loads(record.read_text())
-    told["boot"]["cmdline"] = told["boot"]["cmdline"].replace(SOURCE, source).replace(NAMES, names)
-    replace(record, json.dumps(told).encode())
+    report = json.loads(record.read_text())
+    report["boot"]["cmdline"] = report["boot"]["cmdline"].replace(SOURCE, source).replace(NAMES, names)
+    replace(record, json.dumps(report).encode())
     return public
 
 

@@ -74,11 +74,11 @@ def test_qemu_is_not_root_and_is_held_by_seccomp(site: Site) -> None:
     """Each of its threads, as the kernel tells it: what breaks out of a guest may call what qemu needs, and no more."""
     job_id = site.submit(*site.batch.on_first, stdin=WAITS)
     wait_in_guest(site, job_id)
-    told = [line.split() for line in site.root("cn1", STATUS).splitlines()]
+    report = [line.split() for line in site.root("cn1", STATUS).splitlines()]
     assert finish(site, job_id).exit_status == 0
-    assert len(told) >= 4  # two threads at least
-    assert {words[1] for words in told if words[0] == "Seccomp:"} == {"2"}
-    assert "0" not in {number for name, *numbers in told if name == "Uid:" for number in numbers}
+    assert len(report) >= 4  # two threads at least
+    assert {arguments[1] for arguments in report if arguments[0] == "Seccomp:"} == {"2"}
+    assert "0" not in {number for name, *numbers in report if name == "Uid:" for number in numbers}
 
 
 @pytest.mark.full
@@ -178,6 +178,6 @@ def test_a_guest_whose_root_is_hostile_is_not_heard(site: Site) -> None:
     assert ANOTHER not in {address for _mac, _kind, address, _port in everything}
     assert ANOTHER_MAC not in {mac for mac, *_more in everything}
     assert {kind for mac, kind, *_more in everything if mac == OWN_MAC} == {"0x800", "0x806"}
-    log = site.kept("cn1", ended.job_id, name="vtorque.log")
+    log = site.stored("cn1", ended.job_id, name="vtorque.log")
     places = "10.77.0.1 tcp 7000, 10.77.0.12 tcp 15001, 10.77.0.12 tcp 15003 and 1 more"
     assert f"network rules vtq1 (it was not let go to {places})" in log

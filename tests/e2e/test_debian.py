@@ -114,7 +114,7 @@ GIVEN = {"physics": 6, "biology": 42, "chemistry": 999, "g120": 120}
 @contextlib.contextmanager
 def strong_groups(site: Site) -> t.Iterator[None]:
     """alice is in groups that have the names and the ids of strong ones of the image; the site looks on as root."""
-    names, ids = ("|".join(map(str, words)) for words in (OF_THE_NODE, OF_THE_NODE.values()))
+    names, ids = ("|".join(map(str, arguments)) for arguments in (OF_THE_NODE, OF_THE_NODE.values()))
     lines = "".join(f"{name}:x:{number}:alice\n" for name, number in OF_THE_NODE.items())
     change = f"sed -E -i '/^({names}):|^[^:]*:[^:]*:({ids}):/d' /etc/group && cat >>/etc/group"
     place = "/etc/vtorque/guest-hooks"
@@ -231,7 +231,7 @@ def _check_additions(lines: list[str]) -> None:
 
 def _check_updates(site: Site, ended: Ended, lines: list[str]) -> None:
     """A newer version that is no matter of security is not taken, and the record tells what was done."""
-    (guest,) = json.loads(site.kept(ended.node, ended.job_id))["guests"]
+    (guest,) = json.loads(site.stored(ended.node, ended.job_id))["guests"]
     assert {key: guest["updates"].get(key) for key in ("outcome", "packages", "words")} == {
         "outcome": "done", "packages": 1, "words": None,
     }  # fmt: skip

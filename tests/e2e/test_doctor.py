@@ -39,15 +39,15 @@ def swept(site: Site) -> None:
         assert sweep(site, node).returncode == 0
 
 
-def doctor(site: Site, node: str, *words: str) -> Result[str]:
+def doctor(site: Site, node: str, *arguments: str) -> Result[str]:
     # a busy machine takes its time, and no test measures it
-    return site.on(node, "vmgr", "doctor", "--timeout", "100", *words)
+    return site.on(node, "vmgr", "doctor", "--timeout", "100", *arguments)
 
 
 def findings(done: Result[str]) -> dict[str, t.Any]:
     """What was found on this one node, by check."""
-    told = json.loads(done.stdout)
-    (report,) = told if isinstance(told, list) else [told]
+    answer = json.loads(done.stdout)
+    (report,) = answer if isinstance(answer, list) else [answer]
     return {finding["check"]: finding for finding in report["findings"]}
 
 

@@ -89,8 +89,8 @@ def job_id(site: Site) -> str:
     assert ended.exit_status == 0, ended.err
     site.wait_for(
         "its record on the front end",
-        lambda: site.kept("fe", ended.job_id),
-        seen=lambda: site.kept(ended.node, ended.job_id, name="vtorque.log")[-500:],
+        lambda: site.stored("fe", ended.job_id),
+        seen=lambda: site.stored(ended.node, ended.job_id, name="vtorque.log")[-500:],
     )
     return ended.job_id
 
@@ -112,7 +112,7 @@ def run(site: Site, block: Block, job_id: str) -> None:
         done = site.on(node, "/bin/sh", "-c", line, user=None if user == "root" else user)
         output = done.stdout + done.stderr
         assert done.returncode == block.status, f"{block}: {line}: {output}"
-        assert missing(command.shown, output) == "", f"{block}: {line}: {output}"
+        assert missing(command.printed, output) == "", f"{block}: {line}: {output}"
         for submitted in re.findall(r"^\d+\.fe$", done.stdout, re.MULTILINE):
             ended = site.end(submitted)
             assert ended.exit_status == 0, f"{block}: {line}: {ended.err}"
@@ -123,5 +123,5 @@ def run_as_job(site: Site, block: Block) -> None:
     script = "".join(f"{command.text}\n" for command in block.commands)
     ended = site.job("-l", "nodes=2:ppn=3", "-vm", "vcpus=2", stdin=f"set -e\n{script}")
     assert ended.exit_status == 0, f"{block}: {ended.err}"
-    shown = tuple(line for command in block.commands for line in command.shown)
-    assert missing(shown, ended.out + ended.err) == "", f"{block}: {ended.out}"
+    printed = tuple(line for command in block.commands for line in command.printed)
+    assert missing(printed, ended.out + ended.err) == "", f"{block}: {ended.out}"

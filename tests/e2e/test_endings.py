@@ -88,7 +88,7 @@ def ready(site: Site, job_id: str, start: int) -> bool:
 
 def log_of(site: Site, node: str, job_id: str, start: int = 1) -> str:
     """What a node has noted of a start."""
-    return site.kept(node, job_id, start, "vtorque.log")
+    return site.stored(node, job_id, start, "vtorque.log")
 
 
 def cleaned_itself(site: Site, job_id: str, start: int = 1) -> bool:
@@ -238,7 +238,7 @@ def test_guest_of_the_sister_is_lost_to_its_job(site: Site, act: str) -> None:
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out) == (69, "up\n")
     check_message(ended.err, f"guest {guest} on {SISTER} was lost")
-    assert f'"guest": "{guest}"' in site.kept(SUPERIOR, job_id)
+    assert f'"guest": "{guest}"' in site.stored(SUPERIOR, job_id)
 
 
 @pytest.mark.both
@@ -430,8 +430,8 @@ def test_job_purged_from_the_server(site: Site, first: str, second: str, found_o
     site.on(second, "sh", "-c", "kill -STOP $(cat /var/spool/torque/mom_priv/mom.lock)")
     try:
         assert site.on("fe", "qdel", "-p", job_id).returncode == 0
-        told = f"grep -F '{job_id};{found_out}' /var/spool/torque/mom_logs/*"
-        site.wait_for("the first MOM to find out", lambda: site.on(first, "sh", "-c", told).returncode == 0)
+        report = f"grep -F '{job_id};{found_out}' /var/spool/torque/mom_logs/*"
+        site.wait_for("the first MOM to find out", lambda: site.on(first, "sh", "-c", report).returncode == 0)
     finally:
         site.on(second, "sh", "-c", "kill -CONT $(cat /var/spool/torque/mom_priv/mom.lock)")
     site.wait_for("both nodes to be clean", lambda: not site.left_on_nodes())
@@ -526,6 +526,6 @@ def test_guest_of_an_interactive_job_is_lost(site: Site, node: str) -> None:
     facts = site.wait_state(terminal.job_id, "CQH")
     assert site.left_on_nodes() == []
     assert (facts["job_state"], facts["exit_status"]) == ("C", "69")
-    said = terminal.seen.partition("vtorque: ")[2]
-    assert guest in said
-    assert "destroyed" in said
+    output = terminal.seen.partition("vtorque: ")[2]
+    assert guest in output
+    assert "destroyed" in output

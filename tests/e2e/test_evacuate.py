@@ -68,7 +68,7 @@ def test_guest_moves_to_a_spare_node_while_its_job_runs(site: Site) -> None:
         assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err
         lines = [line for line in ended.out.splitlines() if line.startswith("line ")]
         assert lines == [f"line {number}" for number in range(1, len(lines) + 1)]
-        (moved,) = json.loads(site.kept(SOURCE, job_id))["moves"]
+        (moved,) = json.loads(site.stored(SOURCE, job_id))["moves"]
         assert (moved["guest"], moved["source"], moved["target"]) == (guest, SOURCE, SPARE)
         assert 0 <= moved["paused_s"] < 5
         site.wait_for("the spare node to be free", lambda: site.nodes()[SPARE].note == NOTE, seen=site.nodes)

@@ -33,8 +33,8 @@ def test_image_that_does_not_boot_blames_no_node(site: Site) -> None:
                 trouble.replace(place / "vmlinuz", b"garbage" * 1000)
         stack.enter_context(trouble.changed(site, timeout=45, node_fault_retries=1))
         jobs = {name: site.submit("-vm", f"img={name}", stdin="echo RAN\n") for name in NEVER_UP}
-        for name, words in NEVER_UP.items():
-            assert trouble.check_held(site, jobs[name], words)["start_count"] == "1"
+        for name, arguments in NEVER_UP.items():
+            assert trouble.check_held(site, jobs[name], arguments)["start_count"] == "1"
         trouble.drop(site, *jobs.values())
     trouble.check_nobody_blamed(site)
 
@@ -70,9 +70,9 @@ def test_somebody_who_answers_in_a_guests_place(site: Site) -> None:
         job_id = site.submit("-vm", "img=impostor", stdin="echo RAN\n")
         facts = trouble.check_held(site, job_id, "another host key")
         assert facts["start_count"] == "1"
-        assert any("another host key" in site.kept(node, job_id, name="vtorque.log") for node in ("cn1", "cn2"))
-        site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
-        shown = site.on("fe", "vmgr", "job", "show", job_id, user="alice").stdout
-        assert "held" in shown
-        assert "another host key" in shown
+        assert any("another host key" in site.stored(node, job_id, name="vtorque.log") for node in ("cn1", "cn2"))
+        site.wait_for("the record on the front end", lambda: site.stored("fe", job_id))
+        printed = site.on("fe", "vmgr", "job", "show", job_id, user="alice").stdout
+        assert "held" in printed
+        assert "another host key" in printed
         trouble.drop(site, job_id)

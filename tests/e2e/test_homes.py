@@ -33,12 +33,12 @@ READ_ONLY = "(echo new >%s/alice/new) 2>&1 | grep -o 'Read-only file system'\n"
 @contextlib.contextmanager
 def files(site: Site, script: str) -> t.Iterator[None]:
     """Files on the shared homes, made by root, and gone afterwards."""
-    kept = "mine made made.d busybox .profile .bashrc"
+    stored = "mine made made.d busybox .profile .bashrc"
     try:
         site.root("fe", script)
         yield
     finally:
-        site.root("fe", f"cd /home/alice && rm -rf {kept}")
+        site.root("fe", f"cd /home/alice && rm -rf {stored}")
 
 
 def check_home(site: Site, kind: str, then: str = "") -> list[str]:
@@ -170,8 +170,8 @@ grep ' /data ' /proc/mounts | cut -d' ' -f3,4
         with changed(site, mounts=["/srv/data /data 9p"]):
             path = site.write("/home/alice/data.sh", script)
             ended = site.job(*site.batch.on_first, "-vm", "img=tiny-9p", path)
-        *said, mount = ended.out.splitlines()
-        assert said == ["data", "not to be changed", "not for all"]
+        *output, mount = ended.out.splitlines()
+        assert output == ["data", "not to be changed", "not for all"]
         file_system, options = mount.split()
         assert file_system == "9p"
         assert {"ro", "nosuid", "nodev"} <= set(options.split(","))

@@ -23,9 +23,9 @@ def copies(site: Site, node: str) -> dict[str, dict[str, t.Any]]:
     return {row["image"]: row for row in rows}
 
 
-def local(site: Site, node: str, words: str = "hostname") -> str:
+def local(site: Site, node: str, message: str = "hostname") -> str:
     """A job on this node whose guest stands on a copy."""
-    return site.submit(*site.batch.at(node), "-vm", "fs_type=local", stdin=f"{words}\n")
+    return site.submit(*site.batch.at(node), "-vm", "fs_type=local", stdin=f"{message}\n")
 
 
 @pytest.mark.both
@@ -61,7 +61,7 @@ def test_a_killed_fetch_goes_on_and_a_job_waits_for_it(site: Site) -> None:
     assert (ended.exit_status, ended.out.strip()) == (0, "vcn2-1")
     (name,) = copies(site, "cn2")
     assert name.startswith("tiny@")
-    assert f" image {name}" in site.kept("cn2", job_id, name="vtorque.log")
+    assert f" image {name}" in site.stored("cn2", job_id, name="vtorque.log")
 
 
 @pytest.mark.both

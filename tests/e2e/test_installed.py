@@ -45,9 +45,9 @@ def test_root_of_a_node_reaches_another_for_one_command_only(site: Site) -> None
     """By a key of the node's own; guests are made and taken away on sisters over it."""
     keys = {site.root(node, "cat /root/.ssh/id_ed25519.pub") for node in NODES}
     assert len(keys) == len(NODES)
-    said = site.on("cn1", "ssh", "cn2", "id", stdin="")
-    assert json.loads(said.stdout)["ok"] is False, "vtorque-node, which was told nothing"
-    assert "uid=" not in said.stdout
+    output = site.on("cn1", "ssh", "cn2", "id", stdin="")
+    assert json.loads(output.stdout)["ok"] is False, "vtorque-node, which was told nothing"
+    assert "uid=" not in output.stdout
 
 
 @pytest.mark.parametrize("node", NODES)

@@ -50,5 +50,5 @@ def test_io_threads_of_a_job_are_on_its_cores_for_virtual_io_and_its_vcpu_is_not
     assert "virtual I/O, under load on 0)" in log
     record = json.loads(site.root("cn1", f"{VMGR} job show {job_id} --json"))
     assert [(guest["other_cores"], guest["io_least"]) for guest in record["guests"]] == [("0", 1)]
-    shown = site.root("cn1", f"{VMGR} job show {job_id}")
-    assert "virtual I/O of vcn1-1: cores 0, 1 in any case" in shown
+    printed = site.root("cn1", f"{VMGR} job show {job_id}")
+    assert "virtual I/O of vcn1-1: cores 0, 1 in any case" in printed

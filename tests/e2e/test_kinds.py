@@ -145,9 +145,9 @@ def test_environment_and_limits_are_those_of_a_bare_job(site: Site) -> None:
     assert len(here["PBS_JOBCOOKIE"]) == len(there["PBS_JOBCOOKIE"]) > 0
     assert [here[name] for name in COUNTS] == ["1", "1", "1"]
     assert limits == expected
-    log = site.kept(guest.node, guest.job_id, name="vtorque.log")
-    (said,) = re.findall(r"the job's shell: of the job's variables dropped, [^:]*: ([^;\n]*)", log)
-    assert sorted(said.split()) == DROPPED
+    log = site.stored(guest.node, guest.job_id, name="vtorque.log")
+    (output,) = re.findall(r"the job's shell: of the job's variables dropped, [^:]*: ([^;\n]*)", log)
+    assert sorted(output.split()) == DROPPED
 
 
 def _taken_apart(out: str) -> tuple[dict[str, str], list[str]]:
@@ -353,7 +353,7 @@ def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
     asks = ("-vm", "disk=data.qcow2")
     first = site.job(*asks, stdin=FIRST)
     assert (first.exit_status, first.out.split()) == (3, ["alice", "700"])
-    assert "disk in guest" not in site.kept(first.node, first.job_id, name="vtorque.log")
+    assert "disk in guest" not in site.stored(first.node, first.job_id, name="vtorque.log")
     holds = site.submit(*asks, stdin="cat /data/file; echo up; sleep 600\n")
     node = wait_in_guest(site, holds)
     other = site.job(*asks, stdin="echo RAN\n")
@@ -383,7 +383,7 @@ def test_daemons_that_go_on_printing_hold_neither_the_job_nor_the_scripts_around
     ended = site.job("-vm", "vm_prologue=pro.sh,vm_epilogue=post.sh", stdin=f"echo job\n{TICKS.format(7)}")
     assert ended.exit_status == 7
     assert set(ended.out.split()) == {"job", "tick"}
-    assert '"ended": "status 0"' in site.kept(ended.node, ended.job_id)
+    assert '"ended": "status 0"' in site.stored(ended.node, ended.job_id)
 
 
 @pytest.mark.full
@@ -391,9 +391,9 @@ def test_scripts_of_the_user_have_the_variables_of_the_job(site: Site) -> None:
     """What was passed with `-v` is the same in all three, byte for byte."""
     for name in ("pro.sh", "post.sh", "job.sh"):
         site.write(f"/home/alice/{name}", SHOWS)
-    words = """it's "one"  & \\ $HOME; *"""
+    message = """it's "one"  & \\ $HOME; *"""
     ended = site.job(
-        "-v", f"NOTHING=,PBS_O_WORKDIR=/else where,WORDS={words}", "-vm", "vm_prologue=pro.sh,vm_epilogue=post.sh",
+        "-v", f"NOTHING=,PBS_O_WORKDIR=/else where,WORDS={message}", "-vm", "vm_prologue=pro.sh,vm_epilogue=post.sh",
         "job.sh",
     )  # fmt: skip
     first, *others = ended.out.splitlines()
@@ -411,8 +411,8 @@ def test_epilogue_of_the_user_runs_after_a_cancel_and_its_failure_is_noted(site:
     node = wait_in_guest(site, job_id)
     ended = end_by_term(site, job_id)
     assert (ended.exit_status, ended.out) == (271, "up\npost\n")
-    assert "vm_epilogue /home/alice/post.sh: ended with status 4" in site.kept(node, job_id, name="vtorque.log")
-    assert '"ended": "status 4"' in site.kept(node, job_id)
+    assert "vm_epilogue /home/alice/post.sh: ended with status 4" in site.stored(node, job_id, name="vtorque.log")
+    assert '"ended": "status 4"' in site.stored(node, job_id)
 
 
 @pytest.mark.full
@@ -423,9 +423,9 @@ def test_epilogue_of_the_user_that_does_not_end_is_ended(site: Site) -> None:
         ended = site.job("-vm", "vm_epilogue=post.sh", stdin="echo job; exit 5\n")
     assert ended.exit_status == 5
     assert ended.out in ("job\n", "job\npost\n")  # a slow guest may need all of the time to begin it
-    log = site.kept(ended.node, ended.job_id, name="vtorque.log")
+    log = site.stored(ended.node, ended.job_id, name="vtorque.log")
     assert "vm_epilogue /home/alice/post.sh: was not done in 2 s" in log
-    assert '"ended": "not done in time"' in site.kept(ended.node, ended.job_id)
+    assert '"ended": "not done in time"' in site.stored(ended.node, ended.job_id)
 
 
 @pytest.mark.full

@@ -47,7 +47,7 @@ def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site
     job_id = site.submit("-l", "nodes=cn1:ppn=2+cn2:ppn=2", stdin=WAITS)
     wait_in_guest(site, job_id)
     for node in NODES:
-        noted = site.wait_for(f"the note of {node}", lambda node=node: site.kept(node, job_id, name="alone.json"))
+        noted = site.wait_for(f"the note of {node}", lambda node=node: site.stored(node, job_id, name="alone.json"))
         assert json.loads(noted)["others"] == []
     left, other = ({node: leave(site, node) for node in NODES} for _ in range(2))
     try:
@@ -56,9 +56,11 @@ def test_what_the_job_left_is_ended_and_what_else_the_user_has_there_is_not(site
             ended = site.end(job_id)
             assert (ended.exit_status, ended.out, ended.err) == (0, "up\non\n", "")
             for node in NODES:
-                words = f"ended on {node}: {left[node]} (sleep)"
-                log = lambda node=node: site.kept(node, job_id, name="vtorque.log")  # noqa: E731
-                site.wait_for(f"{node} to have ended it", lambda log=log, words=words: words in log(), seen=log)
+                arguments = f"ended on {node}: {left[node]} (sleep)"
+                log = lambda node=node: site.stored(node, job_id, name="vtorque.log")  # noqa: E731
+                site.wait_for(
+                    f"{node} to have ended it", lambda log=log, arguments=arguments: arguments in log(), seen=log
+                )
                 assert not lives(site, node, left[node])
                 assert lives(site, node, other[node])
                 assert f"{other[node]} (sleep)" in log().partition("left on")[2]
@@ -78,9 +80,9 @@ def test_nothing_is_ended_where_the_site_does_not_want_it(site: Site) -> None:
         try:
             with in_cgroup_of(site, job_id, left):
                 assert finish(site, job_id).exit_status == 0
-                site.wait_for("the end of the hook", lambda: '"ended"' in site.kept(node, job_id))
+                site.wait_for("the end of the hook", lambda: '"ended"' in site.stored(node, job_id))
                 assert lives(site, node, left[node])
-                assert f"ended on {node}" not in site.kept(node, job_id, name="vtorque.log")
+                assert f"ended on {node}" not in site.stored(node, job_id, name="vtorque.log")
                 # a cgroup with tasks cannot be removed
                 assert site.on(node, "kill", "-9", left[node]).returncode == 0
         finally:
@@ -100,7 +102,7 @@ def test_nothing_is_ended_on_a_node_that_another_job_has_too(site: Site) -> None
             assert site.runs(beside) == node
             with in_cgroup_of(site, job_id, left):
                 assert finish(site, job_id).exit_status == 0
-                log = lambda: site.kept(node, job_id, name="vtorque.log")  # noqa: E731
+                log = lambda: site.stored(node, job_id, name="vtorque.log")  # noqa: E731
                 site.wait_for("what its end says", lambda: re.search(f"(left|ended) on {node}", log()), seen=log)
                 assert f"left on {node}, which the job does not have for itself (job {beside}" in log()
                 assert f"{left[node]} (sleep)" in log()

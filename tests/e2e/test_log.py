@@ -67,7 +67,7 @@ def test_lines_of_a_job_reach_its_owner_the_file_of_the_site_and_its_program(log
         assert not any(
             one["level"] == "trace" or (one["level"], one["component"]) == ("debug", "builder") for one in lines
         )
-        log = site.kept(node, job_id, name="vtorque.log")
+        log = site.stored(node, job_id, name="vtorque.log")
         assert f" {node} builder[" in log
         assert " trace readiness: guest " in log
         assert " debug builder: the disk of " in log

@@ -47,9 +47,9 @@ def test_job_on_nodes_with_long_names_one_of_them_named_twice(site: Site) -> Non
     assert (ended.exit_status, ended.err, ended.node) == (0, "", "n1.site")
     for node in NODES[:3]:
         # the mother superior's epilogue, or her sisters' own
-        log = site.kept(node, job_id, name="vtorque.log")
+        log = site.stored(node, job_id, name="vtorque.log")
         assert ("epilogue.parallel of job" in log) is (node != "n1.site"), node
-    assert site.kept("n3.site", job_id, name="vtorque.log") == ""
+    assert site.stored("n3.site", job_id, name="vtorque.log") == ""
 
 
 MIXED = ("-l", "nodes=n1.site:ppn=3+n10.site:ppn=3+n2.site:ppn=3", "-vm", "vcpus=1,ram=192M,vms_per_node=2,nodes=2")

@@ -38,7 +38,7 @@ def test_guest_that_ends_or_stops_under_its_job(site: Site) -> None:
         assert left_on(site, node) == []
         assert (ended.exit_status, ended.out) == (69, "up\n")
         check_message(ended.err, guest, "destroyed" if act == "destroy" else "paused")
-        assert '"lost"' in site.kept(node, job_id)
+        assert '"lost"' in site.stored(node, job_id)
 
 
 @pytest.mark.both
@@ -61,7 +61,7 @@ def test_guest_of_a_sister_whose_kernel_panics_under_its_job(site: Site) -> None
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out) == (69, "up\n")
     check_message(ended.err, f"guest {guest} on {SISTER} was lost")
-    assert "Kernel panic" in site.kept(SISTER, job_id, name=f"{guest}.console.log")
+    assert "Kernel panic" in site.stored(SISTER, job_id, name=f"{guest}.console.log")
 
 
 @pytest.mark.both
@@ -76,7 +76,7 @@ def test_mount_that_dies_under_its_job(site: Site) -> None:
     assert site.left_on_nodes() == []
     assert (ended.exit_status, ended.out) == (69, "up\n")
     check_message(ended.err, guest, "its mount /home/alice is dead")
-    assert '"lost"' in site.kept(node, job_id)
+    assert '"lost"' in site.stored(node, job_id)
 
 
 @pytest.mark.both

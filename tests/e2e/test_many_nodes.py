@@ -50,10 +50,10 @@ def test_guests_of_two_nodes_are_one_job(site: Site) -> None:
     ways = {tuple(line.split()[1:]) for line in lines if line.startswith("way ")}
     assert ways == {(one, other, "alice") for one in guests for other in guests}
     for word in ("file", "who"):
-        said = [line for line in lines if line.startswith(f"{word} ")]
-        assert len(said) == len(guests) + 1
-        assert len(set(said)) == 1
-    assert "groups=1001(alice),2000(HPC Users)" in said[0]
+        output = [line for line in lines if line.startswith(f"{word} ")]
+        assert len(output) == len(guests) + 1
+        assert len(set(output)) == 1
+    assert "groups=1001(alice),2000(HPC Users)" in output[0]
     sizes = [line.split()[1:] for line in lines if line.startswith("size ")]
     assert len(sizes) == len(guests)
     # of its memory a kernel keeps a part for itself
@@ -118,8 +118,8 @@ echo "$1 $VTORQUE_RANK $NUMBER $VTORQUE_USER $VTORQUE_UID $(id -u) $(umask)" $(s
         ended = site.job(*site.batch.pair, "-vm", "vcpus=1,ram=192M", stdin=look)
         same = f"{ended.job_id} alice 1001 0 0022 vcn1-1 vcn2-1"
         assert ended.out.splitlines() == [f"first 0 {same}", f"other 1 {same}"]
-        said = site.root("cn2", f"cat /var/lib/vtorque/records/{site.full_id(ended.job_id)}.1/vtorque.log")
-        assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in said
+        output = site.root("cn2", f"cat /var/lib/vtorque/records/{site.full_id(ended.job_id)}.1/vtorque.log")
+        assert "the site's epilogue in guest vcn2-1: ended with status 5: sorry" in output
         _check_failing(site, "cn1", "prologue")
 
 

@@ -78,7 +78,7 @@ def test_sister_that_proves_a_fault_goes_offline_alone_and_the_job_runs_elsewher
         assert site.facts(job_id)["start_count"] == "2"
         assert blamed(site) == [sister]
         check_offline(site.nodes()[sister], "bridge", job_id, "br99")
-    assert json.loads(site.kept(leader, job_id))["verdict"]["node"] == sister
+    assert json.loads(site.stored(leader, job_id))["verdict"]["node"] == sister
     assert sweep(site, sister).returncode == 0
 
 
@@ -111,7 +111,7 @@ class Away(t.NamedTuple):
     on_leader: bool
     breaks: str
     mends: str
-    words: str
+    text: str
 
 
 KNOWN, OTHERS = "/etc/ssh/ssh_known_hosts", "/run/lab/known_hosts"
@@ -176,7 +176,7 @@ def test_sisters_that_cannot_be_reached_are_not_blamed(site: Site, name: str) ->
         notes = lambda: [node.note for node in site.nodes().values() if node.note]  # noqa: E731
         site.wait_for("the last try", lambda: notes() or site.facts(job_id)["job_state"] in "HC")
         assert notes() == []
-        facts = check_held(site, job_id, "was not reached", "also failed: cn", why.words, "2 of 2")
+        facts = check_held(site, job_id, "was not reached", "also failed: cn", why.text, "2 of 2")
         assert (facts["start_count"], blamed(site)) == ("2", [])
         drop(site, job_id)
 
@@ -184,9 +184,9 @@ def test_sisters_that_cannot_be_reached_are_not_blamed(site: Site, name: str) ->
 @contextlib.contextmanager
 def system_log(site: Site, node: str) -> t.Iterator[list[str]]:
     """Somebody takes what is written to the system log of a node; the lines are there when it ends."""
-    words = [*LAB, "on", node, "--", "/usr/bin/python3", "-c", LISTEN]
+    arguments = [*LAB, "on", node, "--", "/usr/bin/python3", "-c", LISTEN]
     lines: list[str] = []
-    with subprocess.Popen(words, cwd=CHECKOUT, env=site.environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(arguments, cwd=CHECKOUT, env=site.environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "listening\n"
         try:
@@ -235,12 +235,12 @@ def test_guest_of_a_sister_that_does_not_boot_blames_nobody(site: Site) -> None:
         site.root(sister, f"chmod 444 {spoilt}; grep -q panic {spoilt} && mount --bind {spoilt} {record}")
         try:
             job_id = site.submit(*site.batch.two, "-vm", "img=sick", stdin="echo RAN\n")
-            words = f"{sister}: the kernel of guest v{sister}-"
-            facts = check_held(site, job_id, words, "Kernel panic", "2 of 2")
+            message = f"{sister}: the kernel of guest v{sister}-"
+            facts = check_held(site, job_id, message, "Kernel panic", "2 of 2")
         finally:
             site.root(sister, f"umount {record}; rm {spoilt}")
         assert (facts["start_count"], blamed(site)) == ("2", [])
-        assert words in facts["comment"]
+        assert message in facts["comment"]
         drop(site, job_id)
 
 
@@ -251,8 +251,8 @@ def test_note_of_an_administrator_on_a_sister_is_never_replaced(site: Site) -> N
     try:
         with changed(site, ("cn1",), bridge="br99"):
             job_id = site.submit(*site.batch.two, stdin="echo RAN\n")
-            words = f"cn1 is not set offline: it carries a note of an administrator ({NOTE})"
-            assert check_held(site, job_id, "br99", words)["start_count"] == "1"
+            message = f"cn1 is not set offline: it carries a note of an administrator ({NOTE})"
+            assert check_held(site, job_id, "br99", message)["start_count"] == "1"
             sweep(site, "cn1")
         sweep(site, "cn1")
         assert site.nodes() == {**dict.fromkeys(NODES, WELL), "cn1": dataclasses.replace(WELL, note=NOTE)}
@@ -271,7 +271,7 @@ def test_guests_of_a_node_go_as_soon_as_another_has_failed(site: Site) -> None:
     in_turn = "nodes=" + "+".join(f"{node}:ppn=2" for node in NODES)
 
     def log() -> str:
-        return site.kept("cn2", job_id, name="vtorque.log")
+        return site.stored("cn2", job_id, name="vtorque.log")
 
     with changed(site, ("cn1",), parallel=False), changed(site, ("cn3",), bridge="br99"):
         job_id = site.submit("-l", in_turn, "-l", "epilogue=waits", stdin="echo RAN\n")

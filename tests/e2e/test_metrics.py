@@ -76,15 +76,15 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(m
     assert metrics_of(site, node) == ""
     terminal.expect("finished, exit status 0")
     assert terminal.process.wait(600) == 0
-    site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
-    (guest,) = json.loads(site.kept("fe", job_id))["guests"]
-    told = int(ended.err.split()[-1])
-    assert told > 1e7
-    assert abs(guest["used"]["sent_bytes"] - told) < 0.05 * told
-    (measures,) = json.loads(site.kept("fe", job_id, name="series.json"))["nodes"]
+    site.wait_for("the record on the front end", lambda: site.stored("fe", job_id))
+    (guest,) = json.loads(site.stored("fe", job_id))["guests"]
+    report = int(ended.err.split()[-1])
+    assert report > 1e7
+    assert abs(guest["used"]["sent_bytes"] - report) < 0.05 * report
+    (measures,) = json.loads(site.stored("fe", job_id, name="series.json"))["nodes"]
     points = measures["guests"][0]["points"].split(";")
     assert len(points) > 2
-    assert abs(float(points[-1].split()[-1]) - told) < 0.05 * told
+    assert abs(float(points[-1].split()[-1]) - report) < 0.05 * report
     assert float(points[-1].split()[1]) <= guest["used"]["cpu_s"] + 1
     table = site.on("fe", "vmgr", "job", "export", job_id, "--form", "csv", user="alice")
     assert len(table.stdout.splitlines()) == len(points) + 1, table.stderr

@@ -76,14 +76,14 @@ def test_the_script_runs_in_a_guest_and_reaches_the_bare_host_and_back(site: Sit
     # begun on the bare host itself
     back = site.on(BARE, "ssh", guest, "hostname; exit 3", user="alice")
     assert (back.returncode, back.stdout.strip()) == (3, guest), back.stderr
-    shown = json.loads(site.on(VM_NODE, "vmgr", "job", "show", "--json", job_id).stdout)
+    printed = json.loads(site.on(VM_NODE, "vmgr", "job", "show", "--json", job_id).stdout)
     ended = finish(site, job_id)
     assert ended.exit_status == 0, ended.err
     lines = ended.out.splitlines()
     assert lines[:4] == [counted, f"slot {guest}", f"slot {BARE}", f"slot {BARE}"]
     assert lines[4:8] == [f"there {BARE} alice", "status 7", f"back {guest} alice", "inner 5"], ended.err
     assert lines[8:11] == [f"itself {BARE}", f"each {BARE}", f"each {guest}"], ended.err
-    assert (shown["nodes"], shown["bare"]) == ([VM_NODE, BARE], [BARE])
+    assert (printed["nodes"], printed["bare"]) == ([VM_NODE, BARE], [BARE])
     # with the key that the job had, from where it was accepted
     again = site.on(BARE, "ssh", "-i", "/home/alice/.mixed-key", "-o", "UserKnownHostsFile=none", BARE, "true",
                     user="alice")  # fmt: skip
@@ -111,8 +111,8 @@ def test_nobody_else_gets_in_and_nobody_elses_ssh_is_touched(site: Site, hostile
     guest, key = guest_of(site), f"/run/vtorque/bare/{site.full_id(job_id)}.1/job_key"
     assert site.on(BARE, "cat", key, user="alice").returncode == 0
     assert site.on(BARE, "cat", key, user="bob").returncode != 0
-    for words in ((guest, "true"), ("-l", "alice", guest, "true"), ("-i", key, "-l", "alice", BARE, "true")):
-        assert site.on(BARE, "ssh", *words, user="bob").returncode == 255
+    for arguments in ((guest, "true"), ("-l", "alice", guest, "true"), ("-i", key, "-l", "alice", BARE, "true")):
+        assert site.on(BARE, "ssh", *arguments, user="bob").returncode == 255
     settings = site.on(BARE, "ssh", "-G", BARE, user="bob")
     assert settings.returncode == 0
     assert "vtorque" not in settings.stdout

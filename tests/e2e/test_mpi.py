@@ -52,8 +52,8 @@ def put(program: bytes, place: str) -> str:
 
 def ranks(out: str) -> list[tuple[int, int, str]]:
     """What the ranks of the ring said, in their order: rank, number of ranks, host; the number went round them all."""
-    said = [re.fullmatch(r"rank (\d+) of (\d+) on (\S+) got (\d+)", line) for line in out.splitlines()]
-    found = sorted((int(match[1]), int(match[2]), match[3], int(match[4])) for match in said if match)
+    output = [re.fullmatch(r"rank (\d+) of (\d+) on (\S+) got (\d+)", line) for line in out.splitlines()]
+    found = sorted((int(match[1]), int(match[2]), match[3], int(match[4])) for match in output if match)
     assert [got for *_, got in found] == [sum(range(rank)) for rank, *_ in found]
     assert f"round with {sum(range(len(found)))}" in out.splitlines()
     return [(rank, size, host) for rank, size, host, _got in found]
@@ -113,9 +113,9 @@ echo ways
     assert set(untold.splitlines()) == asked
     every = [f"way {one} {other} alice" for one in hosts for other in hosts]
     assert ways.splitlines() == [*every, "root 255", "root 255", "other 255", "up", "on"]
-    said = ended.err.splitlines()
-    assert said[:2] == [f"root@{host}: Permission denied (publickey)." for host in hosts]
-    assert said[-1] == "Host key verification failed."
+    output = ended.err.splitlines()
+    assert output[:2] == [f"root@{host}: Permission denied (publickey)." for host in hosts]
+    assert output[-1] == "Host key verification failed."
     assert "tm" not in ended.err
     assert ended.exit_status == 0
 
@@ -125,9 +125,11 @@ def from_the_node(site: Site, node: str, job_id: str, user: str) -> Result[str]:
     place = f"/run/vtorque/jobs/{site.full_id(job_id)}.1"
     guest = json.loads(site.on(node, "cat", f"{place}/ready.json", user="alice").stdout)["guests"][0]
     options = [f"UserKnownHostsFile={place}/known_hosts", f"HostKeyAlias={guest['name']}", "BatchMode=yes"]
-    words = [word for option in options for word in ("-o", option)]
+    arguments = [word for option in options for word in ("-o", option)]
     key = f"{place}/job_key"
-    return site.on(node, "ssh", "-F", "none", "-i", key, *words, "-l", user, guest["address"], "echo IN", user="alice")
+    return site.on(
+        node, "ssh", "-F", "none", "-i", key, *arguments, "-l", user, guest["address"], "echo IN", user="alice"
+    )
 
 
 @pytest.mark.full
@@ -167,9 +169,9 @@ def test_guests_reach_each_other_by_ssh_without_a_question(site: Site) -> None:
     """Each by its name, from each; the exact status."""
     script = f'HOSTS=${site.batch.hosts}\ncat "$HOSTS"\n{SSH}'
     ended = site.job(*site.batch.two, "-vm", "vcpus=1", stdin=script)
-    first, second, *said, back, status = ended.out.splitlines()
+    first, second, *output, back, status = ended.out.splitlines()
     assert (ended.exit_status, ended.err) == (0, "")
-    assert (said, back, status) == (sorted([first, second]), first, "37")
+    assert (output, back, status) == (sorted([first, second]), first, "37")
 
 
 @pytest.mark.full

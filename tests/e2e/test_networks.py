@@ -52,8 +52,8 @@ def test_guests_reach_each_other_on_the_second_network_by_name(site: Site) -> No
     own = first.removeprefix("networks fast=")
     assert own in ("10.78.1.1", "10.78.2.1"), ended.out
     assert heard == [f"vcn1-1 heard {own} 10.78.1.1", f"vcn2-1 heard {own} 10.78.2.1"]
-    shown = json.loads(site.on("fe", "vmgr", "job", "show", "--json", job_id, user="alice").stdout)
-    assert {guest["networks"] for guest in shown["guests"]} == {"fast=10.78.1.1", "fast=10.78.2.1"}
+    printed = json.loads(site.on("fe", "vmgr", "job", "show", "--json", job_id, user="alice").stdout)
+    assert {guest["networks"] for guest in printed["guests"]} == {"fast=10.78.1.1", "fast=10.78.2.1"}
     assert left_on(site, "cn1", "cn2") == []
 
 
@@ -110,8 +110,8 @@ def test_two_jobs_have_networks_of_the_same_name_and_nothing_in_common(site: Sit
             ended = finish(site, job_id)
             assert ended.exit_status == 0, ended.err
             names = [line.split()[0] for line in ended.out.splitlines() if " heard " in line]
-            shown = json.loads(site.on("fe", "vmgr", "job", "show", "--json", job_id, user="alice").stdout)
-            assert sorted(names) == sorted(guest["name"] for guest in shown["guests"])
+            printed = json.loads(site.on("fe", "vmgr", "job", "show", "--json", job_id, user="alice").stdout)
+            assert sorted(names) == sorted(guest["name"] for guest in printed["guests"])
     assert left_on(site, *NODES) == []
 
 

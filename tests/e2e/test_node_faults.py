@@ -103,7 +103,7 @@ class Fault:
     """
 
     cause: str
-    words: str
+    text: str
     breaks: str
     mends: str
     request: str = "img=tiny"
@@ -155,8 +155,8 @@ def test_node_with_a_fault_takes_no_more_jobs(site: Site, name: str) -> None:
     try:
         job_id = site.submit(*site.batch.on_first, "-vm", fault.request, stdin="echo RAN\n")
         facts = check_queued_again(site, job_id)
-        check_offline(site.nodes()["cn1"], fault.cause, job_id, fault.words)
-        check_message(site.reported(facts), fault.words, "cn1 is set offline")
+        check_offline(site.nodes()["cn1"], fault.cause, job_id, fault.text)
+        check_message(site.reported(facts), fault.text, "cn1 is set offline")
         drop(site, job_id)
     finally:
         site.root("cn1", fault.mends)

@@ -124,8 +124,8 @@ def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Si
         f"{PROGRAM} \\\n  'say=a  \"b\" \\ c' {' '.join(f'variable={name}' for name in names)} \\\n"
         "  file=PBS_NODEFILE host=\n",
     )
-    told = ["env", f"ODD={odd}", "LD_LIBRARY_PATH=/nope"]
-    done = site.on("fe", *told, "vsub", "-v", "ODD,LD_LIBRARY_PATH", "-F", "say=more return=37", script, user="alice")
+    report = ["env", f"ODD={odd}", "LD_LIBRARY_PATH=/nope"]
+    done = site.on("fe", *report, "vsub", "-v", "ODD,LD_LIBRARY_PATH", "-F", "say=more return=37", script, user="alice")
     assert done.returncode == 0, done.stderr
     ended = site.end(done.stdout.strip())
     assert (ended.exit_status, ended.err) == (37, "")
@@ -135,7 +135,7 @@ def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Si
     assert re.fullmatch(r"vcn[12]-[0-9]+(\..*)?", lines[9])
     assert lines[9].partition(".")[0] == lines[8]
     assert lines[10:] == ["more"]
-    assert "LD_LIBRARY_PATH" in site.kept(ended.node, ended.job_id, name="vtorque.log")
+    assert "LD_LIBRARY_PATH" in site.stored(ended.node, ended.job_id, name="vtorque.log")
 
 
 @pytest.mark.both
@@ -206,8 +206,8 @@ def test_what_osv_cannot_have_is_refused_at_submission(site: Site) -> None:
     done = site.vsub(*OSV, *options, stdin="cd /tmp; echo x | wc\n")
     assert done.returncode != 0
     assert done.stdout == ""
-    for words in (*refused.values(), "is for a shell, and OSv has none"):
-        assert words in done.stderr
+    for arguments in (*refused.values(), "is for a shell, and OSv has none"):
+        assert arguments in done.stderr
     interactive = site.vsub(*OSV, "-I")
     assert interactive.returncode != 0
     assert "OSv has no shell and no terminal" in interactive.stderr

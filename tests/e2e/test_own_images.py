@@ -74,7 +74,7 @@ def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None
     assert [servers(site, name) for name in NODES] == [[], []]
     # of the start that ran: one may have failed before it and was tried again
     start = int(site.facts(job_id)["start_count"])
-    assert f'"image": "{OWN}"' in site.kept(ended.node, job_id, start)
+    assert f'"image": "{OWN}"' in site.stored(ended.node, job_id, start)
 
 
 @pytest.mark.both
@@ -118,7 +118,7 @@ BAD = {
 @pytest.mark.both
 @pytest.mark.parametrize("kind", cases(BAD, "backing", "link"))
 def test_bad_image_is_refused_when_it_is_submitted(site: Site, kind: str) -> None:
-    command, words = BAD[kind]
+    command, arguments = BAD[kind]
     site.root("fe", "cp /dev/null /home/bob/own.qcow2; chown bob: /home/bob/own.qcow2; chmod 600 /home/bob/own.qcow2")
     made = site.on("fe", "sh", "-c", f"cd {HOME} && {command}", user="alice")
     assert made.returncode == 0, made.stderr
@@ -128,7 +128,7 @@ def test_bad_image_is_refused_when_it_is_submitted(site: Site, kind: str) -> Non
         site.root("fe", f"rm -rf {HOME}/bad.qcow2 {HOME}/other.qcow2")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"img={HOME}/bad.qcow2" in done.stderr
-    assert words in done.stderr
+    assert arguments in done.stderr
 
 
 @pytest.mark.both
@@ -152,8 +152,8 @@ def test_bad_image_is_refused_on_the_node_whoever_submitted_it(site: Site) -> No
         past_vsub(site, OWN): ["was changed after the job was submitted"],
         past_vsub(site, OWN, fs_type="local"): ["fs_type=local", "is read where it lies"],
     }
-    for job_id, words in jobs.items():
-        check_refused(site.end(job_id), *words)
+    for job_id, arguments in jobs.items():
+        check_refused(site.end(job_id), *arguments)
         assert site.facts(job_id)["start_count"] == "1"
     assert [site.nodes()[name].note for name in NODES] == ["", ""]
 
@@ -211,8 +211,8 @@ def test_who_names_no_file_gets_the_sites(site: Site) -> None:
         assert site.job("-vm", f"metadata={HOME}/more.yml", stdin=script).out.split() == ["his", "0"]
         made = site.on("fe", "vmgr", "disk", "create", f"{HOME}/default.qcow2", "64M", user="alice")
         assert made.returncode == 0, made.stderr
-        shown = site.vsub("--dry-run", stdin=script).stdout
-        assert f"{HOME}/default.qcow2" in shown
-        assert shown.count("site default") >= 2
+        printed = site.vsub("--dry-run", stdin=script).stdout
+        assert f"{HOME}/default.qcow2" in printed
+        assert printed.count("site default") >= 2
         assert site.job(stdin=script).out.split() == ["site", "1"]
     site.root("fe", f"rm -f /home/more.yml {HOME}/default.qcow2")

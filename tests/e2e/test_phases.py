@@ -79,8 +79,8 @@ def at_gates(site: Site, phases: t.Mapping[str, Phase], pair: bool = False) -> t
             script = SCRIPT.format(gate=gate)
             request: tuple[str, ...] = ()
             if phase.hook:
-                words = f"mkdir -p {phase.hook.rpartition('/')[0]} && cat >{phase.hook} && chmod 755 {phase.hook}"
-                done = site.on(node, "/bin/sh", "-c", words, stdin=script)
+                message = f"mkdir -p {phase.hook.rpartition('/')[0]} && cat >{phase.hook} && chmod 755 {phase.hook}"
+                done = site.on(node, "/bin/sh", "-c", message, stdin=script)
                 assert done.returncode == 0, done.stderr
                 stack.callback(site.root, node, f"rm -f {phase.hook}; rmdir {GUEST_HOOKS} 2>/dev/null || true")
             else:

@@ -58,13 +58,13 @@ def test_vcpus_of_a_job_have_the_cores_that_the_record_says(site: Site) -> None:
 
 
 def test_dry_run_shows_the_cores_that_a_job_would_have_once_root_has_asked_the_nodes(site: Site) -> None:
-    words = ("--dry-run", "-vm", "vcpus=1,vcpu_pinning=true")
-    assert "the first node that fits" not in site.vsub(*words, stdin="true\n").stdout
+    arguments = ("--dry-run", "-vm", "vcpus=1,vcpu_pinning=true")
+    assert "the first node that fits" not in site.vsub(*arguments, stdin="true\n").stdout
     assert "remembered what cn[1-2] have" in site.root("fe", f"{VMGR} node topology --all")
     try:
-        shown = site.vsub(*words, stdin="true\n").stdout
-        assert "on cn1, the first node that fits" in shown
-        assert "  guest 1: vCPU 0 on 1, other threads on 0; cell 0; " in shown
+        printed = site.vsub(*arguments, stdin="true\n").stdout
+        assert "on cn1, the first node that fits" in printed
+        assert "  guest 1: vCPU 0 on 1, other threads on 0; cell 0; " in printed
     finally:
         site.root("fe", "rm -r /var/lib/vtorque/topology")
 

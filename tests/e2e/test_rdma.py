@@ -97,6 +97,6 @@ def test_node_that_cannot_give_the_device_refuses_the_job_before_anything_is_mad
     nodes, more = (("cn1",), elsewhere) if lacks == "the plan" else (("cn2",), elsewhere)
     with changed(site, nodes, **more):
         ended = site.job("-l", "nodes=cn1+cn2", "-vm", "vrdma=true", stdin="echo RAN\n")
-        told = "no guest of cn1, cn2 can have one" if lacks == "the plan" else "guests of cn2 have no rxe"
-        check_refused(ended, told)
+        report = "no guest of cn1, cn2 can have one" if lacks == "the plan" else "guests of cn2 have no rxe"
+        check_refused(ended, report)
         assert left_on(site, "cn1", "cn2") == []

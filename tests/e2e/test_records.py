@@ -22,13 +22,13 @@ def test_owner_is_told_what_happened_and_nobody_else_is(site: Site) -> None:
     """On the job's first node and on the front end: what it used, its log, its console, its picture."""
     ended = site.job(stdin=WORK)
     assert ended.out == "done\n"
-    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    site.wait_for("the record on the front end", lambda: site.stored("fe", ended.job_id))
     for host in (ended.node, "fe"):
         tells_all(site, host, ended.job_id)
         refuses(site, host, ended.job_id)
     site.wait_for(
         "a word in the log",
-        lambda: "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log"),
+        lambda: "was handed over to fe" in site.stored(ended.node, ended.job_id, name="vtorque.log"),
     )
 
 
@@ -39,7 +39,7 @@ def test_owner_is_told_of_the_guests_of_all_nodes(site: Site) -> None:
     guests = site.batch.guests
     job_id = site.submit(*site.batch.two, "-vm", f"vcpus=1,ram=192M,vms_per_node={guests}", stdin=WORK)
     ended = site.end(job_id)
-    site.wait_for("the record on the front end", lambda: site.kept("fe", job_id))
+    site.wait_for("the record on the front end", lambda: site.stored("fe", job_id))
     for host in (ended.node, "fe"):
         found = json.loads(site.on(host, "vmgr", "job", "show", job_id, "--json", user="alice").stdout)["guests"]
         names = [f"vcn{node}-{slot}" for node in (1, 2) for slot in range(1, guests + 1)]
@@ -57,15 +57,15 @@ def test_front_end_takes_no_record_but_of_the_jobs_first_node(site: Site) -> Non
     """Another node's root, who can reach the program, cannot write into a job's record."""
     ended = site.job(stdin="true\n")
     other = next(node for node in ("cn1", "cn2") if node != ended.node)
-    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
-    before = site.kept("fe", ended.job_id)
+    site.wait_for("the record on the front end", lambda: site.stored("fe", ended.job_id))
+    before = site.stored("fe", ended.job_id)
     record = json.dumps({"job_id": site.full_id(ended.job_id), "start": 1, "user": "bob"})
     head = {"version": 2, "job_id": site.full_id(ended.job_id), "start": 1}
-    said = f"{json.dumps(head)}\n{json.dumps({'files': [['record.json', len(record)]]})}\n{record}"
-    done = site.on(other, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=said)
+    output = f"{json.dumps(head)}\n{json.dumps({'files': [['record.json', len(record)]]})}\n{record}"
+    done = site.on(other, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=output)
     assert done.returncode != 0
     assert f"not its mother superior {ended.node}" in done.stderr
-    assert site.kept("fe", ended.job_id) == before
+    assert site.stored("fe", ended.job_id) == before
     assert site.on("fe", "vtorque-record", stdin="{}").returncode != 0
 
 
@@ -78,9 +78,9 @@ def test_job_ends_as_ever_when_there_is_no_front_end_for_its_record(site: Site) 
     assert (ended.out, ended.err, ended.exit_status) == ("on\n", "", 3)
     site.wait_for(
         "a word in the log",
-        lambda: "was not handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log"),
+        lambda: "was not handed over to fe" in site.stored(ended.node, ended.job_id, name="vtorque.log"),
     )
-    assert site.kept("fe", ended.job_id) == ""
+    assert site.stored("fe", ended.job_id) == ""
     assert waits(site, ended)
 
 
@@ -94,9 +94,9 @@ def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> Non
         ended = site.job(stdin="echo on; exit 3\n")
         assert (ended.out, ended.err, ended.exit_status) == ("on\n", "", 3)
         wait_for_word(site, ended, "was not handed over to fe: ssh: connect to host fe", "it waits on this node")
-        said = site.on("fe", "vmgr", "job", "show", ended.job_id, user="alice")
-        assert said.returncode == 2
-        assert f"its record has not arrived: it is on {ended.node}, which hands it over to fe" in said.stderr
+        output = site.on("fe", "vmgr", "job", "show", ended.job_id, user="alice")
+        assert output.returncode == 2
+        assert f"its record has not arrived: it is on {ended.node}, which hands it over to fe" in output.stderr
         let_time_pass(site, ended)
         swept = site.on(ended.node, "vtorque-sweep")
         assert swept.returncode == 0
@@ -104,17 +104,17 @@ def test_record_waits_on_its_node_while_the_front_end_is_away(site: Site) -> Non
         assert waits(site, ended)
     assert spool_finding(site, ended.node)["state"] == "warn"
     site.forget(ended.job_id)
-    assert site.kept("fe", ended.job_id) == ""
+    assert site.stored("fe", ended.job_id) == ""
     let_time_pass(site, ended)
     swept = site.on(ended.node, "vtorque-sweep")
     assert f"record   {site.full_id(ended.job_id)}.1: was handed over to fe" in swept.stdout
-    assert site.kept("fe", ended.job_id) == site.kept(ended.node, ended.job_id)
-    assert json.loads(site.kept("fe", ended.job_id))["exit_status"] == 3
+    assert site.stored("fe", ended.job_id) == site.stored(ended.node, ended.job_id)
+    assert json.loads(site.stored("fe", ended.job_id))["exit_status"] == 3
     assert "finished, exit status 3" in site.on("fe", "vmgr", "job", "show", ended.job_id, user="alice").stdout
     refuses(site, "fe", ended.job_id)
     assert not waits(site, ended)
     assert spool_finding(site, ended.node)["state"] == "ok"
-    assert "was handed over to fe" in site.kept(ended.node, ended.job_id, name="vtorque.log")
+    assert "was handed over to fe" in site.stored(ended.node, ended.job_id, name="vtorque.log")
 
 
 @pytest.mark.both
@@ -128,7 +128,7 @@ def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
     assert waits(site, ended)
     let_time_pass(site, ended)
     assert site.on(ended.node, "vtorque-sweep").returncode == 0
-    assert site.kept("fe", ended.job_id) == site.kept(ended.node, ended.job_id) != ""
+    assert site.stored("fe", ended.job_id) == site.stored(ended.node, ended.job_id) != ""
     assert not waits(site, ended)
 
 
@@ -137,31 +137,31 @@ def test_record_waits_while_the_front_ends_disk_is_full(site: Site) -> None:
 def test_jobs_own_first_node_adds_to_records_and_changes_none(site: Site) -> None:
     """What it sends once more is known; what differs, has no end, names a path or meets a link is refused."""
     ended = site.job(stdin="true\n")
-    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    site.wait_for("the record on the front end", lambda: site.stored("fe", ended.job_id))
     wait_for_word(site, ended, "was handed over to fe")
     key = f"{RECORDS}/{site.full_id(ended.job_id)}.1"
     before = site.root("fe", f"cd {key} && ls -li && cat *")
-    record = site.kept(ended.node, ended.job_id)
+    record = site.stored(ended.node, ended.job_id)
 
     def send(record: str, *files: tuple[str, int]) -> tuple[int, str]:
         sizes = [list(one) for one in files] or [["record.json", len(record)]]
-        said = "".join(f"{json.dumps(line)}\n" for line in (
+        output = "".join(f"{json.dumps(line)}\n" for line in (
             {"version": 2, "job_id": site.full_id(ended.job_id), "start": 1}, {"files": sizes},
         ))  # fmt: skip
-        done = site.on(ended.node, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=said + record)
+        done = site.on(ended.node, "ssh", "fe", "/opt/vtorque/bin/vtorque-record", stdin=output + record)
         return done.returncode, done.stderr
 
     assert send(record) == (0, "")
-    status, words = send(json.dumps({**json.loads(record), "exit_status": 1}))
-    assert (status, "another record of it is kept here, and stays" in words) == (4, True)
+    status, arguments = send(json.dumps({**json.loads(record), "exit_status": 1}))
+    assert (status, "another record of it is kept here, and stays" in arguments) == (4, True)
     for name, size in (("record.json", 1 << 40), ("../../../../root/x", 2), ("/root/x", 2), ("authorized_keys", 2)):
         assert send("{}", (name, size))[0] == 1
     assert send(json.dumps({**json.loads(record), "owner": "bob"}))[0] == 1
     assert site.root("fe", f"cd {key} && ls -li && cat *") == before
     site.root("fe", f"mv {key} /root/kept && mkdir /root/target && ln -s /root/target {key}")
     try:
-        status, words = send(record)
-        assert (status, "is not a directory" in words) == (1, True)
+        status, arguments = send(record)
+        assert (status, "is not a directory" in arguments) == (1, True)
         assert site.root("fe", "ls -A /root/target") == ""
     finally:
         site.root("fe", f"rm {key} && mv /root/kept {key} && rmdir /root/target")
@@ -172,11 +172,11 @@ def test_owner_sees_what_the_prologue_does_when_he_asks(site: Site) -> None:
     """In the job's error file, before what the job itself writes there."""
     done = site.on("fe", "env", "SHOW_LOG=true", "vsub", user="alice", stdin="echo mine >&2\n")
     assert done.returncode == 0, done.stderr
-    *shown, mine = site.end(done.stdout.strip()).err.splitlines()
+    *printed, mine = site.end(done.stdout.strip()).err.splitlines()
     assert mine == "mine"
-    assert len(shown) > 3
-    assert all(line.startswith("vtorque: ") for line in shown)
-    assert any("TASK [" in line for line in shown)
+    assert len(printed) > 3
+    assert all(line.startswith("vtorque: ") for line in printed)
+    assert any("TASK [" in line for line in printed)
 
 
 RECORDS = "/var/lib/vtorque/records"
@@ -204,14 +204,16 @@ def full_disk(site: Site) -> t.Iterator[None]:
         site.root("fe", f"umount {RECORDS}")
 
 
-def wait_for_word(site: Site, ended: Ended, *words: str) -> None:
+def wait_for_word(site: Site, ended: Ended, *arguments: str) -> None:
     """Wait until the log on the job's first node has a line with all of this."""
 
     def there() -> bool:
-        lines = site.kept(ended.node, ended.job_id, name="vtorque.log").splitlines()
-        return any(all(word in line for word in words) for line in lines)
+        lines = site.stored(ended.node, ended.job_id, name="vtorque.log").splitlines()
+        return any(all(word in line for word in arguments) for line in lines)
 
-    site.wait_for(f"{words} in the log", there, seen=lambda: site.kept(ended.node, ended.job_id, name="vtorque.log"))
+    site.wait_for(
+        f"{arguments} in the log", there, seen=lambda: site.stored(ended.node, ended.job_id, name="vtorque.log")
+    )
 
 
 def let_time_pass(site: Site, ended: Ended) -> None:
@@ -248,8 +250,8 @@ def tells_all(site: Site, host: str, job_id: str) -> None:
     """Everything that `vmgr job` has for alice."""
     number = job_id.partition(".")[0]
 
-    def vmgr(*words: str) -> str:
-        done = site.on(host, "vmgr", "job", *words, user="alice")
+    def vmgr(*arguments: str) -> str:
+        done = site.on(host, "vmgr", "job", *arguments, user="alice")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -260,9 +262,9 @@ def tells_all(site: Site, host: str, job_id: str) -> None:
     (guest,) = facts["guests"]
     for key in ("cpu_s", "ram_peak_bytes", "read_bytes", "received_bytes", "sent_bytes"):
         assert guest["used"][key] > 0, key
-    shown = vmgr("show", number)
-    assert "finished, exit status 0" in shown
-    assert guest["name"] in shown
+    printed = vmgr("show", number)
+    assert "finished, exit status 0" in printed
+    assert guest["name"] in printed
     assert f"prologue of job {job_id}" in vmgr("log", number)
     console = vmgr("console", number, "--guest", guest["name"])
     assert "vtorque-ready" in console

@@ -77,14 +77,14 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", cases(SCRIPTS, "mark"))
 def test_script_that_qsub_does_not_take(site: Site, name: str) -> None:
-    content, words = SCRIPTS[name]
+    content, arguments = SCRIPTS[name]
     site.write("/home/alice/job.sh", content)
     done = site.on("fe", "vsub", "job.sh", user="alice")
     assert (done.returncode, done.stdout) == (1, "")
     qsubs, ours = done.stderr.splitlines()
     assert qsubs.startswith("qsub:  ")
     assert ours.startswith("vsub: job.sh")
-    assert words in ours
+    assert arguments in ours
 
 
 FORGED = (
@@ -105,9 +105,9 @@ FORGED = (
 
 def test_forged_requests_are_refused_by_root(site: Site) -> None:
     """What is public is not believed: garbage, a future version, two requests, none, what vsub would refuse."""
-    jobs = [(forge(site, x), words) for x, *words in FORGED]
-    for job_id, words in jobs:
-        check_refused(site.end(job_id), *words)
+    jobs = [(forge(site, x), arguments) for x, *arguments in FORGED]
+    for job_id, arguments in jobs:
+        check_refused(site.end(job_id), *arguments)
 
 
 def test_memory_that_the_scheduler_was_not_asked_for_is_refused_by_root(site: Site) -> None:
@@ -160,9 +160,9 @@ def test_too_few_cores_are_raised(site: Site) -> None:
         "vsub: ppn raised from 1 to 3 (2 vcpus + 1 core for the host)",
         "vsub: mem raised from 100mb to 704mb (192M of ram + 512M for the host)",
     ])  # fmt: skip
-    shown = site.on("fe", "qstat", "-x", "-f", job_id).stdout
-    assert "<nodes>1:ppn=3</nodes>" in shown
-    assert "<mem>704mb</mem>" in shown
+    printed = site.on("fe", "qstat", "-x", "-f", job_id).stdout
+    assert "<nodes>1:ppn=3</nodes>" in printed
+    assert "<mem>704mb</mem>" in printed
     drop(site, job_id)
 
 
@@ -190,10 +190,10 @@ def test_control_characters_in_names_are_refused_or_stay_data(site: Site) -> Non
     ended = site.job("-A", CONTROLS, stdin="hostname\n")
     assert (ended.exit_status, ended.err) == (0, "")
     assert ended.out.startswith(f"v{ended.node}-")
-    for words in (("job", "show"), ("job", "log"), ("job", "console")):
-        shown = site.on(ended.node, "vmgr", *words, ended.job_id)
-        assert shown.returncode == 0, shown.stderr
-        assert not [char for char in shown.stdout + shown.stderr if not (char.isprintable() or char in "\n\t")]
+    for arguments in (("job", "show"), ("job", "log"), ("job", "console")):
+        printed = site.on(ended.node, "vmgr", *arguments, ended.job_id)
+        assert printed.returncode == 0, printed.stderr
+        assert not [char for char in printed.stdout + printed.stderr if not (char.isprintable() or char in "\n\t")]
     for node in ("fe", *NODES):
         assert site.on(node, "test", "-e", "/tmp/vtq3").returncode != 0
 
@@ -210,9 +210,9 @@ def spoil_link(place: pathlib.Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("spoil", "words"), [(spoil_owner, ["root"]), (spoil_link, ["link"])])
+@pytest.mark.parametrize(("spoil", "arguments"), [(spoil_owner, ["root"]), (spoil_link, ["link"])])
 def test_unsafe_image_is_refused_at_submission_and_by_root(
-    site: Site, spoil: t.Callable[[pathlib.Path], None], words: list[str]
+    site: Site, spoil: t.Callable[[pathlib.Path], None], arguments: list[str]
 ) -> None:
     """vsub says so at once; root does not rely on it."""
     with image("unsafe") as place:
@@ -220,9 +220,9 @@ def test_unsafe_image_is_refused_at_submission_and_by_root(
         done = site.vsub("-vm", "img=unsafe", stdin="echo RAN\n")
         assert done.returncode != 0
         assert done.stdout == ""
-        for word in ["unsafe", *words]:
+        for word in ["unsafe", *arguments]:
             assert word in done.stderr
-        check_refused(site.end(forge(site, request(img="unsafe"))), "unsafe", *words)
+        check_refused(site.end(forge(site, request(img="unsafe"))), "unsafe", *arguments)
 
 
 def test_job_shell_started_by_hand(site: Site) -> None:

@@ -218,8 +218,8 @@ def test_user_reads_neither_saved_memory_nor_its_directory(site: Site) -> None:
         wait_in_guest(site, job_id)
         suspend(site, job_id)
         place = site.root(NODES[0], f"echo {MEMORY}").strip()
-        for words in (("cat", place), ("ls", place.rpartition("/")[0]), ("ln", place, "/tmp/mine")):
-            done = site.on(NODES[0], *words, user="alice")
+        for arguments in (("cat", place), ("ls", place.rpartition("/")[0]), ("ln", place, "/tmp/mine")):
+            done = site.on(NODES[0], *arguments, user="alice")
             assert done.returncode != 0
             assert "Permission denied" in done.stderr or "No such file" in done.stderr or "not permitted" in done.stderr
         assert site.on("fe", "vmgr", "suspended", "list", user="alice").returncode != 0

@@ -17,9 +17,9 @@ from .trouble import NODES
 HOOK = "/var/spool/torque/mom_priv/prologue"
 
 
-def selftest(site: Site, *words: str, user: str | None = None) -> Result[str]:
+def selftest(site: Site, *arguments: str, user: str | None = None) -> Result[str]:
     return site.run(
-        "on", "fe", *(("--user", user) if user else ()), "--", "vmgr", "selftest", *words, timeout_s=900
+        "on", "fe", *(("--user", user) if user else ()), "--", "vmgr", "selftest", *arguments, timeout_s=900
     )  # fmt: skip
 
 
@@ -72,8 +72,8 @@ def test_root_proves_it_over_two_nodes_as_a_user(site: Site) -> None:
 @pytest.mark.full
 def test_workload_is_timed_in_each_of_two_runs(site: Site) -> None:
     site.write("/home/alice/app.sh", "sleep 2; uname -n\n")
-    words = ("--repeat", "2", "--workload", "/home/alice/app.sh", "--figures", "/home/alice/new.json")
-    done = selftest(site, *words, user="alice")
+    arguments = ("--repeat", "2", "--workload", "/home/alice/app.sh", "--figures", "/home/alice/new.json")
+    done = selftest(site, *arguments, user="alice")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     figures = json.loads(site.root("fe", "cat /home/alice/new.json"))
     assert len(figures["selftest_workload_s_runs"]) == 2

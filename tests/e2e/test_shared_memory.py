@@ -64,8 +64,8 @@ LEASES = "ls -A /dev/shm /var/lib/vtorque/devices/leases | grep ^vtorque- || :"
 
 def built(source: pathlib.Path, place: pathlib.Path) -> bytes:
     """A program for any guest."""
-    words = ["gcc", "-O2", "-static", "-Wall", "-o", str(place / source.stem), str(source)]
-    subprocess.run(words, check=True, capture_output=True, timeout=120)
+    arguments = ["gcc", "-O2", "-static", "-Wall", "-o", str(place / source.stem), str(source)]
+    subprocess.run(arguments, check=True, capture_output=True, timeout=120)
     return (place / source.stem).read_bytes()
 
 

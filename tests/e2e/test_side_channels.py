@@ -22,7 +22,7 @@ def test_job_that_has_its_node_to_itself_runs_and_its_record_names_the_promise(s
         site.write("/home/alice/go", "")
         ended = site.end(job_id)
         assert (ended.exit_status, ended.err) == (0, "")
-        (guest,) = json.loads(site.kept(node, job_id))["guests"]
+        (guest,) = json.loads(site.stored(node, job_id))["guests"]
         assert guest["side_channels"] == "exclusive"
         shared = forge(site, request(img="tiny"), "-l", "nodes=1:ppn=2")
         check_refused(site.end(shared), "submit the job with vsub, which asks for whole nodes")

@@ -37,7 +37,7 @@ def test_guest_that_lives_and_is_never_ready(site: Site) -> None:
         job_id = site.submit("-vm", "img=idle", stdin="echo RAN\n")
         trouble.check_held(site, job_id, "was not ready within 40 s", "still starting", "1 of 1")
         trouble.check_nobody_blamed(site)
-        node = next(node for node in trouble.NODES if site.kept(node, job_id))
+        node = next(node for node in trouble.NODES if site.stored(node, job_id))
         assert "still starting" in site.root(
             node, f"cat /var/lib/vtorque/records/{site.batch.full_id(job_id)}.1/*.console.log"
         )

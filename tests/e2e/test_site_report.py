@@ -43,7 +43,7 @@ def open_page(opened: Browser, path: pathlib.Path, name: str) -> list[Seen]:
 def test_page_of_a_site_reports_the_job_that_ran_and_its_nodes(site: Site, tmp_path: pathlib.Path) -> None:
     """Root's page on the front end, with the record that the job's first node handed over."""
     ended = site.job(site.batch.named, "drawn", stdin="echo done\n")
-    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    site.wait_for("the record on the front end", lambda: site.stored("fe", ended.job_id))
     done = site.on("fe", "vmgr", "site", "report", "--html", "/run/vtorque-page")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     path = tmp_path / "index.html"
@@ -60,7 +60,7 @@ def test_page_of_a_site_reports_the_job_that_ran_and_its_nodes(site: Site, tmp_p
 
 def test_page_of_a_user_has_their_own_jobs_alone(site: Site) -> None:
     ended = site.job(site.batch.named, "mine", stdin="true\n")
-    site.wait_for("the record on the front end", lambda: site.kept("fe", ended.job_id))
+    site.wait_for("the record on the front end", lambda: site.stored("fe", ended.job_id))
     queries = ("vmgr", "site", "report", "--query", "listed[].name")
     assert '"mine"' in site.on("fe", *queries, user="alice").stdout
     assert site.on("fe", *queries, user="bob").stdout.strip() == "[]"

@@ -48,7 +48,7 @@ def test_job_starts_on_the_spare_node_where_the_first_one_cannot_have_its_guest(
         nodes = site.nodes()
         check_offline(nodes[first], "bridge", ended.job_id, "br99")
         assert nodes[other] == WELL
-        record = json.loads(site.kept(first, ended.job_id))
+        record = json.loads(site.stored(first, ended.job_id))
         assert (record["nodes"], record["spares"]) == ([other], [])
         assert [(one["node"], one["by"], "br99" in one["why"]) for one in record["replaced"]] == [(first, other, True)]
     assert sweep(site, first).returncode == 0
@@ -65,7 +65,7 @@ def test_spare_node_of_a_job_that_starts_well_has_no_guest_and_is_not_seen(site:
     name, *lines = ended.out.splitlines()
     assert name.startswith(f"v{first}-")
     assert {line for line in lines if line.startswith("slot ")} == {f"slot {name}"}
-    record = json.loads(site.kept(first, ended.job_id))
+    record = json.loads(site.stored(first, ended.job_id))
     assert (record["nodes"], record["spares"], record["replaced"]) == ([first], [other], [])
 
 

@@ -18,19 +18,25 @@ BY_HAND = ("vsub -I", "vsalloc", "make down")
 
 def suggested(site: Site) -> list[str]:
     """Return the lines that `make lab` prints to be typed, in order."""
-    words = [sys.executable, "-m", "lab.story", "--image", "tiny", "--batch", site.batch.name, "--next"]
+    arguments = [sys.executable, "-m", "lab.story", "--image", "tiny", "--batch", site.batch.name, "--next"]
     text = subprocess.run(
-        words, cwd=CHECKOUT, capture_output=True, text=True, check=True, env=site.environment
+        arguments, cwd=CHECKOUT, capture_output=True, text=True, check=True, env=site.environment
     ).stdout  # fmt: skip
     return [line.strip() for line in text.splitlines() if line.startswith("  ")]
 
 
 def type_line(site: Site, line: str, job: str) -> str:
     """Run a line in a shell like the user's, which knows the alias and the job; return what it printed."""
-    words = ["shopt -s expand_aliases", suggested(site)[0], f"job={job}", line, *(['echo "$job"'] if not job else [])]
+    arguments = [
+        "shopt -s expand_aliases",
+        suggested(site)[0],
+        f"job={job}",
+        line,
+        *(['echo "$job"'] if not job else []),
+    ]
     # a shell takes an alias from the line after it
     done = subprocess.run(
-        ["/bin/bash", "-c", "\n".join(words)],
+        ["/bin/bash", "-c", "\n".join(arguments)],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,

@@ -91,7 +91,7 @@ def test_dhcp_server_that_gives_an_address_twice(site: Site) -> None:
     """Another host has the guest's address already, and answers by ssh: nobody is taken for the guest but the guest."""
     where = ("-l", f"nodes={trouble.SUPERIOR}:ppn=2")
     first = site.job(*where, stdin="echo RAN\n")
-    address = json.loads(site.kept(trouble.SUPERIOR, first.job_id))["guests"][0]["address"]
+    address = json.loads(site.stored(trouble.SUPERIOR, first.job_id))["guests"][0]["address"]
     # whoever has an interface's MAC has its former address again
     site.root(trouble.SISTER, f"ip address add {address}/32 dev br0; ip neighbour flush all")
     try:

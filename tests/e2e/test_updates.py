@@ -23,12 +23,12 @@ def test_a_guest_that_cannot_be_updated_runs_its_job(site: Site) -> None:
     with changed(site, ("fe", *NODES), security_updates=True, security_updates_timeout=20, timeout=200):
         ended = site.job(*site.batch.two, "-vm", "img=tiny", stdin="hostname\n")
     assert (ended.exit_status, ended.err) == (0, "")
-    guests = json.loads(site.kept(ended.node, ended.job_id))["guests"]
+    guests = json.loads(site.stored(ended.node, ended.job_id))["guests"]
     assert sorted(guest["node"] for guest in guests) == list(NODES)
-    words = "this image has no package manager that is known"
+    message = "this image has no package manager that is known"
     for guest in guests:
-        told = guest["updates"]
-        assert (told["outcome"], told["packages"], told["reason"]) == ("failed", 0, words)
-    shown = site.on(ended.node, "vmgr", "job", "show", ended.job_id, user="alice").stdout
-    assert "failed, 0 packages" in shown
-    assert f"security updates of {guests[0]['name']}: {words}" in shown
+        report = guest["updates"]
+        assert (report["outcome"], report["packages"], report["reason"]) == ("failed", 0, message)
+    printed = site.on(ended.node, "vmgr", "job", "show", ended.job_id, user="alice").stdout
+    assert "failed, 0 packages" in printed
+    assert f"security updates of {guests[0]['name']}: {message}" in printed

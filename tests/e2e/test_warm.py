@@ -83,8 +83,8 @@ def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
         # the template is root's, and knows nothing of a job
         modes = site.root(NODE, f"stat -c '%a %U' {WARM}/[0-9a-f]* {WARM}/[0-9a-f]*/mem {WARM}/[0-9a-f]*/disk.qcow2")
         assert modes == "700 root\n600 root\n600 root\n"
-        words = "a-canary-of-this-job|PRIVATE KEY-----.b3BlbnNzaC"
-        assert site.root(NODE, f"grep -aclE '{words}' {WARM}/*/mem {WARM}/*/disk.qcow2 || :") == ""
+        message = "a-canary-of-this-job|PRIVATE KEY-----.b3BlbnNzaC"
+        assert site.root(NODE, f"grep -aclE '{message}' {WARM}/*/mem {WARM}/*/disk.qcow2 || :") == ""
 
 
 @pytest.mark.full

@@ -62,8 +62,8 @@ def starts(site: Site, job_id: str) -> list[str]:
 def test_default_job_starts_warm_with_its_home_and_on_its_own_cores(site: Site) -> None:
     with warm_site(site):
         make(site)
-        shown = site.vsub("--dry-run", *ONE, stdin="true\n").stdout
-        assert "its guests start warm" in shown
+        printed = site.vsub("--dry-run", *ONE, stdin="true\n").stdout
+        assert "its guests start warm" in printed
         job_id = site.submit(*ONE, stdin=f'echo "of a job" >"$HOME/warm-home"\n{WAITS}')
         wait_in_guest(site, job_id)
         vcpus, others = threads(site, NODE)

@@ -103,10 +103,10 @@ class Node:
     def start(self, guest: str) -> dict[str, t.Any]:
         """A guest that starts warm, and what it reports of itself; once for each name."""
         if guest not in self._starts:
-            told = self.call("start", guest, REPORT)
-            assert told["status"] == 0, told
-            rows = dict(line.partition(" ")[::2] for line in told["out"].splitlines())
-            self._starts[guest] = {**told, "seen": rows, "first": json.loads(rows["first"])}
+            report = self.call("start", guest, REPORT)
+            assert report["status"] == 0, report
+            rows = dict(line.partition(" ")[::2] for line in report["out"].splitlines())
+            self._starts[guest] = {**report, "seen": rows, "first": json.loads(rows["first"])}
         return self._starts[guest]
 
     def scan(self) -> str:
@@ -160,9 +160,9 @@ def unique(one: dict[str, t.Any], other: dict[str, t.Any]) -> dict[str, bool]:
     return rows
 
 
-def _text_of(told: dict[str, t.Any]) -> list[str]:
+def _text_of(report: dict[str, t.Any]) -> list[str]:
     # a server may take one client of two programs for two
-    return gzip.decompress(base64.b64decode(told["out"])).decode().replace(told["address"], "ADDRESS").splitlines()
+    return gzip.decompress(base64.b64decode(report["out"])).decode().replace(report["address"], "ADDRESS").splitlines()
 
 
 def test_warm_guests_of_one_template_share_nothing(node: Node) -> None:
@@ -183,8 +183,8 @@ def test_warm_guest_without_a_step_is_found_by_its_row_alone(node: Node, step: s
 
 def test_warm_guest_has_the_host_key_of_its_order_and_the_template_none(node: Node) -> None:
     for guest in ("1", "2"):
-        told = node.start(guest)
-        assert told["scanned"] == told["host_key"]
+        report = node.start(guest)
+        assert report["scanned"] == report["host_key"]
     assert node.scan() == "0"
 
 

@@ -45,9 +45,9 @@ print("user:", greet(cookie))
 def screen(site: Site) -> t.Iterator[None]:
     """An X server of alice's on the front end, which lets nobody in without a cookie."""
     site.root("fe", "mkdir -m 1777 /tmp/.X11-unix; runuser -u alice -- xauth -q add :7 . $(mcookie)")
-    words = [*LAB, "on", "fe", "--user", "alice", "--", "/usr/bin/Xvfb", SCREEN, "-nolisten", "tcp",
+    arguments = [*LAB, "on", "fe", "--user", "alice", "--", "/usr/bin/Xvfb", SCREEN, "-nolisten", "tcp",
              "-auth", "/home/alice/.Xauthority", "-displayfd", "1"]  # fmt: skip
-    with subprocess.Popen(words, cwd=CHECKOUT, env=site.environment, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(arguments, cwd=CHECKOUT, env=site.environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
             assert server.stdout.readline().strip() == SCREEN.removeprefix(":")

@@ -60,31 +60,31 @@ def forge(site: Site, x: str, *arguments: str) -> str:
     return site.submit_past_vsub(x, *arguments, stdin="echo RAN; hostname\n")
 
 
-def check_message(text: str, *words: str) -> None:
+def check_message(text: str, *arguments: str) -> None:
     """A few lines that say what happened, and nothing of our insides."""
     assert text.startswith("vtorque: ")
-    for word in words:
+    for word in arguments:
         assert word in text
     assert len(text.splitlines()) <= 8
     assert "Traceback" not in text
 
 
-def check_refused(ended: Ended, *words: str) -> None:
+def check_refused(ended: Ended, *arguments: str) -> None:
     """The job ran nothing, failed, and its error file says why."""
     assert ended.exit_status not in (0, -999)
     assert "RAN" not in ended.out
-    check_message(ended.err, *words)
+    check_message(ended.err, *arguments)
 
 
-def check_held(site: Site, job_id: str, *words: str) -> dict[str, str]:
+def check_held(site: Site, job_id: str, *arguments: str) -> dict[str, str]:
     """The job is held so that its owner can release it; its error file, where it has one, and its comment say why."""
     facts = site.wait_state(job_id, "HC")
     assert (facts["job_state"], facts["Hold_Types"]) == ("H", "u")
     text = site.reported(facts)
     if text or site.batch.name == "torque":
-        check_message(text, *words, site.batch.release_line.format(job_id))
+        check_message(text, *arguments, site.batch.release_line.format(job_id))
     else:  # a job of Slurm that never ran has no file, and a comment has the reason alone, in plain characters
-        check_message(facts["comment"], *re.findall(r"[\w./]+", words[0] if words else ""))
+        check_message(facts["comment"], *re.findall(r"[\w./]+", arguments[0] if arguments else ""))
     assert facts["comment"].startswith("vtorque: held: ")
     return facts
 
@@ -104,12 +104,12 @@ def check_queued_again(site: Site, job_id: str) -> dict[str, str]:
     return facts
 
 
-def check_offline(node: Node, cause: str, job_id: str, *words: str) -> None:
+def check_offline(node: Node, cause: str, job_id: str, *arguments: str) -> None:
     """It takes no jobs, and its note says in our words why and since which job."""
     assert "offline" in node.states
     assert node.note.startswith(f"vtorque: {cause}: ")
     assert re.search(rf"\(job {re.escape(job_id)}(\.lab)?\)$", node.note)  # Slurm's own name of a job has no cluster
-    for word in words:
+    for word in arguments:
         assert word in node.note
 
 
@@ -185,8 +185,11 @@ def deleting(site: Site, *job_ids: str, patient: bool = False) -> t.Iterator[Non
     heard = "{};Job deleted at request of alice@fe"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = [pool.submit(drop, site, job_id, patient=patient) for job_id in job_ids]
-        for words in map(heard.format, job_ids):
-            site.wait_for(words, lambda words=words: words in site.root("fe", "cat /var/spool/torque/server_logs/*"))
+        for arguments in map(heard.format, job_ids):
+            site.wait_for(
+                arguments,
+                lambda arguments=arguments: arguments in site.root("fe", "cat /var/spool/torque/server_logs/*"),
+            )
         yield
         for one in asked:
             one.result()
@@ -198,8 +201,8 @@ def changed(site: Site, nodes: t.Sequence[str] = NODES, **settings: object) -> t
     former = {node: site.root(node, f"cat {CONFIG}") for node in nodes}
     try:
         for node, text in former.items():
-            kept = [line for line in text.splitlines() if line.partition(":")[0] not in settings]
-            lines = [*(f"{name}: {json.dumps(value)}" for name, value in settings.items()), *kept]
+            stored = [line for line in text.splitlines() if line.partition(":")[0] not in settings]
+            lines = [*(f"{name}: {json.dumps(value)}" for name, value in settings.items()), *stored]
             write_config(site, node, "\n".join(lines) + "\n")
         yield
     finally:
@@ -286,8 +289,8 @@ def edit_disk(place: pathlib.Path, orders: t.Iterable[str]) -> None:
         disk.chmod(0o444)
     with disk.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    told = json.loads(record.read_text()) | {"disk_sha256": digest, "disk_bytes": disk.stat().st_size}
-    replace(record, json.dumps(told).encode())
+    report = json.loads(record.read_text()) | {"disk_sha256": digest, "disk_bytes": disk.stat().st_size}
+    replace(record, json.dumps(report).encode())
 
 
 def revive(daemon: str) -> str:

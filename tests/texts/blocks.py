@@ -27,7 +27,7 @@ class Command:
     """A command of a block, and the lines that are shown below it."""
 
     text: str
-    shown: tuple[str, ...]
+    printed: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Block:
                 found.append((line[2:], []))
             elif found:
                 found[-1][1].append(line)
-        return tuple(Command(text, tuple(shown)) for text, shown in found)
+        return tuple(Command(text, tuple(printed)) for text, printed in found)
 
 
 def blocks(page: str) -> tuple[Block, ...]:
@@ -99,28 +99,28 @@ def _info(info: str) -> tuple[str, str]:
     return language or INDENTED, mark.strip()
 
 
-def pattern(shown: str) -> re.Pattern[str]:
+def pattern(printed: str) -> re.Pattern[str]:
     """What a line of output must be to be the one that is shown.
 
     Args:
-        shown: `...` stands for anything, blanks for blanks, 4711 for a job and `head` for its server.
+        printed: `...` stands for anything, blanks for blanks, 4711 for a job and `head` for its server.
     """
-    parts = [re.escape(" ".join(part.split())) for part in shown.split(ANYTHING)]
+    parts = [re.escape(" ".join(part.split())) for part in printed.split(ANYTHING)]
     text = ".*".join(parts).replace(r"\ ", r"\s+")
     # blanks beside what stands for anything may be that
     text = re.sub(r"\.\*(\\s\+)?", ".*", re.sub(r"(\\s\+)?\.\*", ".*", text))
     return re.compile(r"\s*" + text.replace(r"4711\.head", r"\d+\.fe").replace("4711", r"\d+") + r"\s*")
 
 
-def missing(shown: tuple[str, ...], output: str) -> str:
+def missing(printed: tuple[str, ...], output: str) -> str:
     """The first line that is shown and did not come, where it should; "" when all did.
 
     Args:
-        shown: in the documentation.
+        printed: in the documentation.
         output: what the command wrote.
     """
     lines = iter(output.splitlines())
-    for line in shown:
+    for line in printed:
         if line.strip() in ("", ANYTHING):
             continue
         wanted = pattern(line)

@@ -36,7 +36,7 @@ def calls(path: pathlib.Path) -> tuple[Words, ...]:
         found = _yaml(list(yaml.safe_load_all(text)))
     else:
         found = _shell(text)
-    return tuple(words for words in found if words)
+    return tuple(arguments for arguments in found if arguments)
 
 
 def holds(command: str, called: t.Iterable[Words]) -> bool:
@@ -49,19 +49,19 @@ def holds(command: str, called: t.Iterable[Words]) -> bool:
         command: as it is typed.
         called: what `calls` found.
     """
-    words = tuple(shlex.split(re.sub(r"\[[^\]]*\]", " ", command)))
-    if words[0] == "ansible-playbook" and (named := PLAYBOOK.search(command)):
-        wanted = {named[0], *_options(words)}
+    fields = tuple(shlex.split(re.sub(r"\[[^\]]*\]", " ", command)))
+    if fields[0] == "ansible-playbook" and (named := PLAYBOOK.search(command)):
+        wanted = {named[0], *_options(fields)}
         plays = [call for call in called if PLAYERS & set(call)]
         return any(wanted <= set(call) and _options(call) <= wanted for call in plays)
-    size, here = len(words), tuple(IMAGES.get(word, word) for word in words)
+    size, here = len(fields), tuple(IMAGES.get(word, word) for word in fields)
     parts = (call[at : at + size] for call in called for at in range(len(call) - size + 1))
-    return any(part in (words, here) for part in parts)
+    return any(part in (fields, here) for part in parts)
 
 
-def _options(words: Words) -> set[str]:
+def _options(arguments: Words) -> set[str]:
     """Options that change what a playbook does."""
-    own = [word for word in words if word.startswith("-") and word.partition("=")[0] not in OF_ANSIBLE]
+    own = [word for word in arguments if word.startswith("-") and word.partition("=")[0] not in OF_ANSIBLE]
     return {{"-C": "--check", "-D": "--diff"}.get(word, word) for word in own}
 
 
@@ -112,11 +112,11 @@ def _shell(text: str) -> t.Iterator[Words]:
         try:
             lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
             lexer.whitespace_split, lexer.commenters = True, ""
-            words = list(lexer)
+            arguments = list(lexer)
         except ValueError:
             continue  # a line that ends within quotes
         command: list[str] = []
-        for word in [*words, ";"]:
+        for word in [*arguments, ";"]:
             if word.startswith("#"):
                 yield tuple(command)
                 break

@@ -64,8 +64,8 @@ def _parsers(parser: argparse.ArgumentParser) -> t.Iterator[str]:
         yield from _parsers(own) if main._below(own) else [_verb(own, helps[name])]
 
 
-def _verb(parser: argparse.ArgumentParser, words: str) -> str:
-    lines = [*_usage(parser), "", parser.description or f"{words[0].upper()}{words[1:].rstrip('.')}.", ""]
+def _verb(parser: argparse.ArgumentParser, message: str) -> str:
+    lines = [*_usage(parser), "", parser.description or f"{message[0].upper()}{message[1:].rstrip('.')}.", ""]
     for action in parser._actions:
         if not isinstance(action, argparse._HelpAction):
             lines += [", ".join(f"`{word}`" for word in _names(action)), f": {_help(parser, action)}", ""]
@@ -93,8 +93,8 @@ def _names(action: argparse.Action) -> t.Iterator[str]:
 
 
 def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
-    shown = (action.help or "") % {**vars(action), "prog": parser.prog}
-    return _plain(f"{shown[:1].upper()}{shown[1:]}.")
+    printed = (action.help or "") % {**vars(action), "prog": parser.prog}
+    return _plain(f"{printed[:1].upper()}{printed[1:]}.")
 
 
 def _plain(text: str) -> str:

@@ -49,8 +49,8 @@ def options() -> str:
                 lines.append("        elements: str")
             if (default := default_of(parameter)) is not None:
                 lines.append(f"        default: {json.dumps(default)}")
-            words = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}."]
-            lines += ["        description:", *(_quoted(word) for word in words if word)]
+            arguments = [sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}."]
+            lines += ["        description:", *(_quoted(word) for word in arguments if word)]
     return "\n".join(lines) + "\n"
 
 
@@ -107,6 +107,6 @@ def manual() -> str:
         lines += [f"### {sentence(title)[:-1]}", ""]
         for parameter in parameters:
             default = shown_default(parameter) or "nothing"
-            words = (sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", f"Default: {default}.")
-            lines += [f"`{parameter.name}`", f": {' '.join(words)}", ""]
+            arguments = (sentence(parameter.meaning), f"Allowed: {parameter.kind.allowed}.", f"Default: {default}.")
+            lines += [f"`{parameter.name}`", f": {' '.join(arguments)}", ""]
     return "\n".join(lines)

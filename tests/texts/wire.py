@@ -106,15 +106,15 @@ def _form(value: ast.expr | None) -> str:
         return ""
     if not isinstance(value, ast.Call):
         return f"default {_code(ast.unparse(value))}"
-    words = []
+    arguments = []
     if value.args:
         bounds = " .. ".join(_code(ast.unparse(one)) for one in value.args)
         only_high = "number" in ast.unparse(value.func) and len(value.args) == 1
-        words.append(f"at most {bounds}" if only_high else bounds)
+        arguments.append(f"at most {bounds}" if only_high else bounds)
     defaults = [one.value for one in value.keywords if one.arg == "default"]
-    words += [f"default {_code(ast.unparse(one))}" for one in defaults]
+    arguments += [f"default {_code(ast.unparse(one))}" for one in defaults]
     secret = any(one.arg == "secret" and ast.unparse(one.value) == "True" for one in value.keywords)
-    return "; ".join([*words, *(["secret"] if secret else [])])
+    return "; ".join([*arguments, *(["secret"] if secret else [])])
 
 
 def _attributes(text: str) -> dict[str, str]:

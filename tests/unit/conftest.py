@@ -44,8 +44,8 @@ class ImagePool:
         self.path = path
         path.mkdir(mode=0o755)
 
-    def qemu_img(self, *words: object) -> None:
-        subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True, timeout=60)
+    def qemu_img(self, *arguments: object) -> None:
+        subprocess.run(["qemu-img", *map(str, arguments)], check=True, capture_output=True, timeout=60)
 
     def add(self, entry: str, number: int, **changes: t.Any) -> pathlib.Path:
         """A revision with a kernel beside it, and what its record says besides."""

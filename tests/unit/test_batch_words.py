@@ -76,18 +76,18 @@ def found(place: pathlib.Path) -> dict[str, set[str]]:
                 or any(fnmatch.fnmatchcase(path, pattern) for pattern in own)
             ):
                 continue
-            if words := words_of(file.read_text(encoding="utf-8", errors="replace")):
-                named[path] = words
+            if arguments := words_of(file.read_text(encoding="utf-8", errors="replace")):
+                named[path] = arguments
     return named
 
 
 def test_only_a_batch_system_names_its_words() -> None:
     new = {
-        path: sorted(words - set(TO_MOVE.get(path, "").split()))
-        for path, words in found(ROOT).items()
+        path: sorted(arguments - set(TO_MOVE.get(path, "").split()))
+        for path, arguments in found(ROOT).items()
         if path not in TABLES
     }
-    assert {path: words for path, words in new.items() if words} == {}, (
+    assert {path: arguments for path, arguments in new.items() if arguments} == {}, (
         "what speaks a batch system's language belongs into job/batch/<system> (docs/adr/0028)"
     )
 
@@ -138,8 +138,8 @@ def test_message_that_speaks_to_one_system_would_be_found(message: str) -> None:
 
 def test_list_of_files_to_move_holds_no_word_that_has_moved() -> None:
     named = found(ROOT)
-    stale = {path: sorted(set(words.split()) - named.get(path, set())) for path, words in TO_MOVE.items()}
-    assert {path: words for path, words in stale.items() if words} == {}, "take these words out of TO_MOVE"
+    stale = {path: sorted(set(arguments.split()) - named.get(path, set())) for path, arguments in TO_MOVE.items()}
+    assert {path: arguments for path, arguments in stale.items() if arguments} == {}, "take these words out of TO_MOVE"
     assert not set(TABLES) - set(named)
     assert not set(TABLES) & set(TO_MOVE)
 

@@ -69,7 +69,7 @@ def test_every_key_has_an_example_that_runs(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "output", "lacks"),
+    ("printed", "output", "lacks"),
     [
         (("4711.head",), "12.fe\n", ""),
         (("4711.head",), "12.elsewhere\n", "4711.head"),
@@ -82,12 +82,12 @@ def test_every_key_has_an_example_that_runs(key: str) -> None:
         (("4711",), "", "4711"),
     ],
 )
-def test_output_is_held_against_what_is_shown(shown: tuple[str, ...], output: str, lacks: str) -> None:
-    assert missing(shown, output) == lacks
+def test_output_is_held_against_what_is_shown(printed: tuple[str, ...], output: str, lacks: str) -> None:
+    assert missing(printed, output) == lacks
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "text", "told"),
+    ("command", "name", "text", "report"),
     [
         ("make demo", "a.sh", "run make demo\n", True),
         ("make demo", "a.sh", 'run "make demo"; others\n', True),
@@ -115,9 +115,9 @@ def test_output_is_held_against_what_is_shown(shown: tuple[str, ...], output: st
         (f"{PLAY}.in", "a.yml", "- role: mikelangelo.vtorque.in", False),
     ],
 )  # fmt: skip
-def test_command_is_found_in_a_test(tmp_path: pathlib.Path, command: str, name: str, text: str, told: bool) -> None:
+def test_command_is_found_in_a_test(tmp_path: pathlib.Path, command: str, name: str, text: str, report: bool) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert holds(command, calls(tmp_path / name)) == told
+    assert holds(command, calls(tmp_path / name)) == report
 
 
 RECORDS = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))

@@ -367,7 +367,7 @@ def in_place_of(callee: t.Any) -> t.Any:
 
 
 @pytest.mark.parametrize(
-    ("words", "environment", "who"),
+    ("arguments", "environment", "who"),
     [
         (["python", "-I", "-m", "a.cli.hook", "prologue", "yes"], {}, "hook prologue"),
         (["python", "-I", "-m", "a.cli.hook", "epilogue.parallel", "yes"], {}, "hook epilogue.parallel"),
@@ -376,11 +376,11 @@ def in_place_of(callee: t.Any) -> t.Any:
     ],
 )
 def test_step_fails_in_the_program_that_is_meant(
-    words: list[str], environment: dict[str, str], who: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], environment: dict[str, str], who: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And in no other, once it is told so; each says that it was reached."""
     step, armed, reached = _strike(tmp_path)
-    monkeypatch.setattr(sys, "orig_argv", words)
+    monkeypatch.setattr(sys, "orig_argv", arguments)
     monkeypatch.delenv("VTORQUE_SHELL", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -55,10 +55,10 @@ def fuzz(
 def test_each_test_has_its_share_and_only_what_came_to_its_end_counts(
     tmp_path: pathlib.Path, options: tuple[str, ...]
 ) -> None:
-    status, (tried, tests, lack), words = fuzz(tmp_path, EVERY + HALF + PLAIN, 900, *options)
+    status, (tried, tests, lack), arguments = fuzz(tmp_path, EVERY + HALF + PLAIN, 900, *options)
     assert (status, tests, lack) == (0, 2, "")
     by_test = {
-        name: int(number) for number, name in re.findall(r"^ *(\d+)  test_suite\.py::(\w+)$", words, re.MULTILINE)
+        name: int(number) for number, name in re.findall(r"^ *(\d+)  test_suite\.py::(\w+)$", arguments, re.MULTILINE)
     }
     assert sum(by_test.values()) == tried
     # a round is a hundred inputs: a process that has done its share begins no other
@@ -70,9 +70,9 @@ def test_each_test_has_its_share_and_only_what_came_to_its_end_counts(
 )
 def test_too_little_is_a_failure_whatever_the_reason(tmp_path: pathlib.Path, suite: str, word: str) -> None:
     longest_s = 0.2 if suite == HANGS else 300
-    status, (_tried, _tests, lack), words = fuzz(tmp_path, EVERY + suite, 400, longest_s=longest_s)
+    status, (_tried, _tests, lack), arguments = fuzz(tmp_path, EVERY + suite, 400, longest_s=longest_s)
     assert (status, lack) == (1, ", and 400 were wanted")
-    assert word in words
+    assert word in arguments
 
 
 def test_suite_that_is_left_out_is_too_little(tmp_path: pathlib.Path) -> None:

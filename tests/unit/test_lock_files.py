@@ -83,12 +83,12 @@ def wheel(place: pathlib.Path, content: str) -> pathlib.Path:
 
 def test_the_roles_pip_takes_no_other_file(tmp_path: pathlib.Path) -> None:
     """A wheel with another content is not installed, nor one of which the list has no digest; the right one is."""
-    words = yaml.safe_load((ROOT / "roles/common/vars/main.yml").read_text(encoding="utf-8"))
+    arguments = yaml.safe_load((ROOT / "roles/common/vars/main.yml").read_text(encoding="utf-8"))
     right = hashlib.sha256(wheel(tmp_path, "GOOD = True\n").read_bytes()).hexdigest()
     (tmp_path / "lock").write_text(f"shelf==1.0 --hash=sha256:{right}\n", encoding="utf-8")
     line = [
-        sys.executable, *words["__common_pip"], *words["__common_locked"], "-r", tmp_path / "lock", "--no-index",
-        "--find-links", tmp_path, "--target", tmp_path / "there",
+        sys.executable, *arguments["__common_pip"], *arguments["__common_locked"], "-r", tmp_path / "lock",
+        "--no-index", "--find-links", tmp_path, "--target", tmp_path / "there",
     ]  # fmt: skip
     wheel(tmp_path, "GOOD = False\n")
     done = subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)

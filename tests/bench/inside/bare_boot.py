@@ -77,19 +77,19 @@ def prepare(
     homes = tuple(
         (one.tag, virtiofsd.start(one.tag, one.directory, serving)) for one in shared.shares if one.kind == "virtiofs"
     )
-    told = seed.Seed(
+    report = seed.Seed(
         name=name, instance_id=guest_id, mac=settings.mac(slot), distro=image.distro or "debian", job_id=JOB,
         token=TOKEN, node_address=addresses.node_address(settings.bridge, Deadline.after(60)),
         torque_home=str(settings.torque_home),
         owner=owner, host_key=host_key, authorized_key=make_key("bench").public,
         mounts=shared.mounts, mount_s=settings.mount_s,
     )  # fmt: skip
-    seed.write_iso(seed.render(told, settings.template_dir), directory / "seed.iso")
+    seed.write_iso(seed.render(report, settings.template_dir), directory / "seed.iso")
     write_known_hosts(directory / "known_hosts", host_key.public)
     (directory / "console.log").touch(mode=0o600)
     xml = render_xml(
         DomainSpec(
-            name=name, uuid=told.instance_id, job_id=JOB, start=START, owner=owner.user, rank=slot - 1,
+            name=name, uuid=report.instance_id, job_id=JOB, start=START, owner=owner.user, rank=slot - 1,
             node=settings.node_name, hypervisor=hypervisor, arch=platform.machine(), ram_mib=ram_mib, vcpus=1,
             disk=directory / "disk.qcow2", image=image.path, image_format=image.format, seed=directory / "seed.iso",
             console=directory / "console.log",

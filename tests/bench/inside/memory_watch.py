@@ -49,10 +49,10 @@ def pss_kib(pid: int) -> int:
 
 def name_of(line: bytes) -> str:
     """A short name for a command line: a Python module by its last part, anything else by its program."""
-    words = line.decode(errors="replace").split("\0")
-    program = words[0].rpartition("/")[2]
-    if program.startswith("python") and "-m" in words[:-1]:
-        return words[words.index("-m") + 1].rpartition(".")[2]
+    fields = line.decode(errors="replace").split("\0")
+    program = fields[0].rpartition("/")[2]
+    if program.startswith("python") and "-m" in fields[:-1]:
+        return fields[fields.index("-m") + 1].rpartition(".")[2]
     return program
 
 

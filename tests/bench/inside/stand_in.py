@@ -49,11 +49,11 @@ def replaced(text: str, name: str) -> str:
     Raises:
         ValueError: the module has no such function: nothing would be replaced.
     """
-    words = WORDS[name]
-    function = words.split("(")[0].strip()
+    arguments = WORDS[name]
+    function = arguments.split("(")[0].strip()
     if f"\n{function}(" not in text:
         raise ValueError(f"{name} has no {function}")
-    return text + words
+    return text + arguments
 
 
 def put(name: str) -> None:

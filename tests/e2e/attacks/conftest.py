@@ -20,8 +20,8 @@ Attack = t.Callable[[str], None]
 def attack(record_property: t.Callable[[str, object], None]) -> Attack:
     """Says what is tried next; the words are in the report, and are counted (tests/tried.py)."""
 
-    def tries(words: str) -> None:
-        record_property("tried", words)
+    def tries(message: str) -> None:
+        record_property("tried", message)
 
     return tries
 

@@ -80,8 +80,8 @@ def watching(site: Site, user: str | None) -> t.Iterator[dict[str, Watch]]:
         for host, one in running.items():
             done = one.result()
             assert done.returncode == 0, done.stderr
-            told = json.loads(done.stdout)
-            seen[host] = Watch(told["refused"], set(told["cmdline"]), set(told["environ"]))
+            report = json.loads(done.stdout)
+            seen[host] = Watch(report["refused"], set(report["cmdline"]), set(report["environ"]))
     site.root("fe", f"rm -f {STOP}")
 
 
@@ -116,11 +116,11 @@ def test_secrets_are_in_nobodys_words_and_in_no_log(site: Site, attack: Attack) 
     kinds = {name.rpartition(", ")[2] for name in secrets}
     assert {"line 0", "in base64", "token"} <= kinds, secrets.keys()
     for word in SEEN:
-        assert any(word in words for words in by_bob["cn1"].cmdline), f"no process with {word} was seen"
+        assert any(word in arguments for arguments in by_bob["cn1"].cmdline), f"no process with {word} was seen"
     for name, secret in secrets.items():
         attack(f"to read {name} among the words of processes")
         for watch in (*by_bob.values(), *by_root.values()):
-            assert not [words for words in watch.cmdline | watch.environ if secret in words], name
+            assert not [arguments for arguments in watch.cmdline | watch.environ if secret in arguments], name
     assert all(watch.refused > 0 for host, watch in by_bob.items() if host != "fe")
     assert all(watch.refused == 0 for watch in by_root.values())
     # a token is good for one line of a console, and that is there by now
@@ -209,7 +209,7 @@ def tries_of_bob(site: Site, node: str, job_id: str, address: str) -> dict[str, 
 def test_another_user_of_the_node_has_nothing_of_a_job(site: Site, attack: Attack) -> None:
     """No file, no socket, no process, no login, no command; and the job ends as if he had not been there."""
     with guest_of(site, *site.batch.on_first) as (job_id, node):
-        record = json.loads(site.kept(node, job_id))
+        record = json.loads(site.stored(node, job_id))
         paths = site.root(node, PLACES).splitlines()
         pids = [int(pid) for pid in site.root(node, PROCESSES).split()]
         assert any(path.endswith("/job_key") for path in paths)
@@ -236,9 +236,9 @@ def test_the_owner_by_hand_runs_nothing_of_his_job_again(site: Site, attack: Att
     over = site.job(*site.batch.on_first, stdin="true\n").job_id
     with guest_of(site, *site.batch.on_first) as (job_id, node):
         for which in (job_id, over, site.batch.unknown, f"../jobs/{job_id}", ""):
-            for words in ((), ("-c", "echo IN")):
-                attack(f"the job's shell by hand as {which!r} {words}")
-                called = (*site.batch.environment(which), "/opt/vtorque/bin/vtorque-shell", *words)
+            for arguments in ((), ("-c", "echo IN")):
+                attack(f"the job's shell by hand as {which!r} {arguments}")
+                called = (*site.batch.environment(which), "/opt/vtorque/bin/vtorque-shell", *arguments)
                 tried = site.on(node, *called, user="alice", stdin="/home/alice/in.sh\n")
                 assert tried.returncode not in (0, 255)
                 assert tried.stdout == ""

@@ -45,9 +45,9 @@ REFUSED: dict[tuple[str, ...], tuple[str, ...]] = {
 """What the owner makes of his held job, and what he then reads in its error file."""
 
 
-def alter(site: Site, job_id: str, *words: str) -> int:
+def alter(site: Site, job_id: str, *arguments: str) -> int:
     """qalter by the owner; its status."""
-    return site.on("fe", "qalter", *words, job_id, user="alice").returncode
+    return site.on("fe", "qalter", *arguments, job_id, user="alice").returncode
 
 
 def check_ran_in_guest(ended: Ended) -> None:
@@ -58,19 +58,19 @@ def check_ran_in_guest(ended: Ended) -> None:
 
 def check_small(site: Site, ended: Ended) -> None:
     """Its guest had the memory that the changed request asks for."""
-    assert json.loads(site.kept(ended.node, ended.job_id))["guests"][0]["ram_mib"] == 256
+    assert json.loads(site.stored(ended.node, ended.job_id))["guests"][0]["ram_mib"] == 256
 
 
 @pytest.mark.full
 def test_changed_while_it_is_held(site: Site, attack: Attack) -> None:
     """Root reads the job as it is at its start: another request is decided like the first, none of them runs bare."""
-    jobs = {words: forge(site, GOOD, "-h") for words in REFUSED}
-    for words, job_id in jobs.items():
-        attack(f"qalter {' '.join(words)} of a held job")
-        assert alter(site, job_id, *words) == 0
+    jobs = {arguments: forge(site, GOOD, "-h") for arguments in REFUSED}
+    for arguments, job_id in jobs.items():
+        attack(f"qalter {' '.join(arguments)} of a held job")
+        assert alter(site, job_id, *arguments) == 0
     assert site.on("fe", "qrls", *jobs.values(), user="alice").returncode == 0
-    for words, job_id in jobs.items():
-        check_refused(site.end(job_id), *REFUSED[words])
+    for arguments, job_id in jobs.items():
+        check_refused(site.end(job_id), *REFUSED[arguments])
     assert set(site.nodes().values()) == {WELL}
 
 
@@ -78,17 +78,17 @@ def test_changed_while_it_is_held(site: Site, attack: Attack) -> None:
 def test_changed_while_it_waits_for_nodes(site: Site, attack: Attack) -> None:
     """Nobody holds it: it is read when nodes are free, as it is then, and root never saw what it was before."""
     with guest_of(site, *PAIR) as (busy, _node):
-        jobs = {words: forge(site, GOOD) for words in REFUSED}
+        jobs = {arguments: forge(site, GOOD) for arguments in REFUSED}
         other = forge(site, GOOD, "-l", "nodes=1:ppn=2")
-        for words, job_id in jobs.items():
-            attack(f"qalter {' '.join(words)} of a job that waits for nodes")
-            assert alter(site, job_id, *words) == 0
+        for arguments, job_id in jobs.items():
+            attack(f"qalter {' '.join(arguments)} of a job that waits for nodes")
+            assert alter(site, job_id, *arguments) == 0
         attack("qalter of a job that waits for nodes to other memory, by a request as vsub would make it")
         assert alter(site, other, "-W", f"x={request(img='tiny', ram='256M')}") == 0
         assert {site.facts(job_id)["job_state"] for job_id in (*jobs.values(), other)} == {"Q"}
         check_untouched(finish(site, busy))
-    for words, job_id in jobs.items():
-        check_refused(site.end(job_id), *REFUSED[words])
+    for arguments, job_id in jobs.items():
+        check_refused(site.end(job_id), *REFUSED[arguments])
     ended = site.end(other)
     check_ran_in_guest(ended)
     check_small(site, ended)
@@ -166,5 +166,5 @@ def test_changed_while_it_runs_and_between_two_starts(site: Site, attack: Attack
         ended = finish(site, job_id)
     assert (ended.exit_status, ended.out) == (0, "up\non\n")
     assert all("LD_PRELOAD" in line for line in ended.err.splitlines()), ended.err
-    memory = [json.loads(site.kept(node, job_id, start))["guests"][0]["ram_mib"] for start in (1, 2)]
+    memory = [json.loads(site.stored(node, job_id, start))["guests"][0]["ram_mib"] for start in (1, 2)]
     assert memory == [192, 256]

@@ -51,10 +51,10 @@ def test_what_is_saved_of_a_job_is_roots_alone(site: Site, attack: Attack) -> No
             for host in ("fe", *NODES):
                 for user in ("alice", "bob"):
                     for line in TRIES:
-                        words = line.format(store=STORE, job=f"{STORE}/{job_id}", guest=guest, forged=FORGED)
-                        attack(f"{user} on {host}: {words}")
-                        done = site.on(host, "/bin/sh", "-c", words, user=user)
-                        assert done.returncode != 0, (host, user, words, done.stdout)
+                        message = line.format(store=STORE, job=f"{STORE}/{job_id}", guest=guest, forged=FORGED)
+                        attack(f"{user} on {host}: {message}")
+                        done = site.on(host, "/bin/sh", "-c", message, user=user)
+                        assert done.returncode != 0, (host, user, message, done.stdout)
             assert site.root("fe", content) == before
             site.root("fe", f"rm -rf {FORGED}")
             ended = finish(site, job_id)

@@ -71,13 +71,13 @@ def test_console_that_is_written_without_end(site: Site, attack: Attack) -> None
         site.wait_for("a console that was turned over twice", turned_over, seen=lambda: sizes)
         check_untouched(finish(site, job_id))
     attack("to write control characters to somebody's terminal")
-    for words in (("console",), ("log",), ("show",)):
-        shown = site.on(node, "vmgr", "job", *words, job_id)
-        assert shown.returncode == 0, shown.stderr
-        assert not [char for char in shown.stdout if not (char.isprintable() or char in "\n\t")]
+    for arguments in (("console",), ("log",), ("show",)):
+        printed = site.on(node, "vmgr", "job", *arguments, job_id)
+        assert printed.returncode == 0, printed.stderr
+        assert not [char for char in printed.stdout if not (char.isprintable() or char in "\n\t")]
     attack("to fill the node's disk by what is kept of the console")
-    kept = site.root(node, f"find /var/lib/vtorque/records/{site.full_id(job_id)}.1 -type f -printf '%s\n'").split()
-    assert sum(map(int, kept)) <= 2 * MIB
+    stored = site.root(node, f"find /var/lib/vtorque/records/{site.full_id(job_id)}.1 -type f -printf '%s\n'").split()
+    assert sum(map(int, stored)) <= 2 * MIB
     assert sum(map(int, site.root(node, LOGS).split())) <= logs + MIB
 
 
@@ -114,7 +114,7 @@ def test_guest_that_writes_over_all_of_its_disk(site: Site, attack: Attack) -> N
         check_untouched(finish(site, job_id))
     assert promised == DISK_MIB * MIB
     assert promised - MIB <= taken <= promised + TABLES_MIB * MIB
-    assert "GOT" not in site.kept(node, job_id, name="vcn1-1.console.log")
+    assert "GOT" not in site.stored(node, job_id, name="vcn1-1.console.log")
     assert set(site.nodes().values()) == {WELL}
 
 
@@ -206,19 +206,19 @@ def test_root_of_a_guest_and_files_of_others(site: Site, attack: Attack) -> None
     try:
         with home_server(site), root_of_guests(site, GRASP):
             ended = site.job(*site.batch.on_first, stdin="ls ~/bash && ~/bash -p -c 'echo $EUID'; ls /home\n")
-        console = site.kept("cn1", ended.job_id, name="vcn1-1.console.log")
+        console = site.stored("cn1", ended.job_id, name="vcn1-1.console.log")
         owners = site.root("fe", f"cd /home/alice && stat -c '%u %n' {made} 2>/dev/null; true").split("\n")
         powers = site.root("fe", "find /home -user root -perm /6000; find /home -type b -o -type c")
-        kept = site.read("/home/bob/secret")
+        stored = site.read("/home/bob/secret")
     finally:
         site.root("fe", f"cd /home/alice && rm -rf {made}; rm -f /home/bob/secret")
     assert ended.exit_status == 0, ended.err
     assert ended.out.splitlines() == ["/home/alice/bash", "1001", "alice"]
     assert "GOT" not in console
     assert secret not in console
-    assert "(it was not let go to 10.77.0.1 tcp 2049" in site.kept("cn1", ended.job_id, name="vtorque.log")
+    assert "(it was not let go to 10.77.0.1 tcp 2049" in site.stored("cn1", ended.job_id, name="vtorque.log")
     assert {line for line in owners if line} == {"1001 bash", "1001 given"}
-    assert (powers, kept) == ("", secret)
+    assert (powers, stored) == ("", secret)
 
 
 OFFLINE = """
@@ -321,7 +321,7 @@ def test_root_of_a_guest_against_the_guest_of_another_job_on_its_node(site: Site
         attack(f"root of a guest: {what} another job's guest")
     asks = ("-l", "nodes=cn1:ppn=1")
     with changed(site, ("fe", *NODES), **SHARED), guest_of(site, *asks, user="bob") as (his, node):
-        (guest,) = json.loads(site.kept(node, his))["guests"]
+        (guest,) = json.loads(site.stored(node, his))["guests"]
         names = {"address": guest["address"], "mac": guest["mac"]}
         with moves(site, node) as moved, root_of_guests(site, NEIGHBOUR.format(**names)):
             ended = site.job(*asks, stdin="echo ran\n")
@@ -331,8 +331,8 @@ def test_root_of_a_guest_against_the_guest_of_another_job_on_its_node(site: Site
     his_card = [line for line in moved if line.startswith(f"{guest['mac']} ") and "vtq1" not in line]
     his_address = [line for line in moved if line.startswith(f"{guest['address']} ") and "lladdr" in line]
     assert his_card == [line for line in his_address if guest["mac"] not in line] == []
-    assert "GOT" not in site.kept(node, ended.job_id, name="vcn1-2.console.log")
-    log = site.kept(node, ended.job_id, name="vtorque.log")
+    assert "GOT" not in site.stored(node, ended.job_id, name="vcn1-2.console.log")
+    log = site.stored(node, ended.job_id, name="vtorque.log")
     assert f"(it was not let go to {guest['address']} tcp 22" in log
     assert set(site.nodes().values()) == {WELL}
 
@@ -363,8 +363,8 @@ def test_guest_that_lies_in_its_name(site: Site, attack: Attack) -> None:
     assert int(site.root("fe", TOLD_NAME)) > before
     assert (ended.exit_status, ended.err) == (0, "")
     assert ended.out.splitlines() == ["cn2", "vcn1-1", "vcn2-1", "cn2", "vcn2-1", "nobody by the lie"]
-    record = json.loads(site.kept("cn1", ended.job_id))
+    record = json.loads(site.stored("cn1", ended.job_id))
     assert [guest["name"] for guest in record["guests"]] == ["vcn1-1", "vcn2-1"]
-    shown = site.on("cn1", "vmgr", "job", "show", ended.job_id).stdout
-    assert "vcn1-1" in shown
+    printed = site.on("cn1", "vmgr", "job", "show", ended.job_id).stdout
+    assert "vcn1-1" in printed
     assert set(site.nodes().values()) == {WELL}

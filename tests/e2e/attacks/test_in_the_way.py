@@ -79,9 +79,9 @@ while not os.path.exists("{STOP}"):
 
 def later(site: Site, node: str, user: str, program: str, out: str, **environment: str) -> None:
     """Start a program of somebody's on a node that goes on; it ends when the file STOP is there."""
-    words = [f"{name}={value}" for name, value in environment.items()]
+    arguments = [f"{name}={value}" for name, value in environment.items()]
     script = f'cat >{out}.py; setsid env "$@" {PYTHON} {out}.py >{out} 2>&1 </dev/null &'
-    done = site.on(node, "/bin/sh", "-c", script, "sh", *words, user=user, stdin=program)
+    done = site.on(node, "/bin/sh", "-c", script, "sh", *arguments, user=user, stdin=program)
     assert done.returncode == 0, done.stderr
 
 
@@ -134,13 +134,13 @@ def test_pipes_of_the_run_directory_that_the_user_holds(site: Site, attack: Atta
         site.wait_state(job_id, "C")
     finally:
         site.root("cn1", f"touch {STOP}")
-    told = opened().splitlines()
-    for line in told:
+    report = opened().splitlines()
+    for line in report:
         attack(line)
-    assert any(line.endswith("/words") for line in told), told
-    assert not [line for line in told if not line.startswith("opened ")]
-    assert not [line for line in told if not line.endswith(("words", "early.said", "early.out", "early.err"))]
-    log = site.kept("cn1", job_id, name="vtorque.log")
+    assert any(line.endswith("/words") for line in report), report
+    assert not [line for line in report if not line.startswith("opened ")]
+    assert not [line for line in report if not line.endswith(("words", "early.said", "early.out", "early.err"))]
+    log = site.stored("cn1", job_id, name="vtorque.log")
     assert len(log) < 100_000
     assert not [char for char in log if not (char.isprintable() or char in "\n\t")]
     assert all(node.note == "" for node in site.nodes().values())
@@ -170,8 +170,8 @@ def test_user_who_takes_away_all_that_is_his(site: Site, attack: Attack) -> None
             for what, script in tries.items():
                 attack(what)
                 site.on(node, "/bin/sh", "-c", script, user="alice")
-            kept = site.root(node, f"ls -d /var/lib/vtorque/records/{job_id}.1 /run/vtorque/jobs/{job_id}.1")
-            assert len(kept.splitlines()) == 2
+            stored = site.root(node, f"ls -d /var/lib/vtorque/records/{job_id}.1 /run/vtorque/jobs/{job_id}.1")
+            assert len(stored.splitlines()) == 2
             ended = finish(site, job_id)
         finally:
             site.root(
@@ -182,6 +182,6 @@ def test_user_who_takes_away_all_that_is_his(site: Site, attack: Attack) -> None
         site.wait_for("the sweep to find nothing", lambda: all([sweep(site, name).returncode == 0 for name in NODES]))
         assert site.root(node, "sha256sum /etc/vtorque/vtorque.yml") == config
         assert site.on(node, "test", "-e", "/tmp/owned").returncode != 0
-        record = json.loads(site.kept(node, job_id))
+        record = json.loads(site.stored(node, job_id))
         assert record["user"] == "alice"
     assert all(one.usable and not one.note for one in site.nodes().values())

@@ -132,8 +132,8 @@ def test_variables_of_the_job_change_nothing_that_root_runs(site: Site, attack: 
     for name, value in VARIABLES.items():
         attack(f"qsub -v {name}={value}")
     forged = site.submit("-v", "BEOWULF_JOB_MAP=evil.example:10.0.0.1", stdin="echo RAN\n")
-    words = [word for name, value in VARIABLES.items() for word in ("-v", f"{name}={value}")]
-    ended = site.job(*words, stdin="/bin/hostname; ls\n")
+    arguments = [word for name, value in VARIABLES.items() for word in ("-v", f"{name}={value}")]
+    ended = site.job(*arguments, stdin="/bin/hostname; ls\n")
     assert ended.out.splitlines()[0].startswith(f"v{ended.node}-")
     check_refused(site.end(forged), "node file")
     assert {"/bin/bash", "preloaded"} <= hits(site), "the traps do not work"
@@ -164,7 +164,7 @@ def test_arrays_whose_members_all_fail_take_no_node_away(site: Site, attack: Att
     held = []
     for member in members:
         facts = site.facts(member)
-        logs = [site.kept(node, member, name="vtorque.log") for node in NODES]
+        logs = [site.stored(node, member, name="vtorque.log") for node in NODES]
         assert facts["start_count"] == "1", f"{member}: {''.join(logs)}"
         assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
         held += [member] if facts["job_state"] == "H" else []
@@ -246,12 +246,12 @@ def test_every_field_with_every_payload_is_refused_or_exact_data_to_roots_reader
     done = site.on("cn1", "/opt/vtorque/venv/bin/python", "-I", "-c", DECODE, stdin=json.dumps([*map(encoded, wires)]))
     assert done.returncode == 0, done.stderr
     taken = set()
-    for (field, text), wire, told in zip(tried, wires, json.loads(done.stdout), strict=True):
-        if isinstance(told, str):
-            assert told.isprintable(), (field, text)
+    for (field, text), wire, report in zip(tried, wires, json.loads(done.stdout), strict=True):
+        if isinstance(report, str):
+            assert report.isprintable(), (field, text)
             continue
         taken.add(field)
-        assert told == {"k": wire["k"], "s": wire["s"], "d": wire.get("d", {})}
+        assert report == {"k": wire["k"], "s": wire["s"], "d": wire.get("d", {})}
         assert text.startswith("/"), (field, text)
         assert text.isprintable(), (field, text)
     assert taken == {*PATHS}

@@ -89,14 +89,14 @@ def away() -> None:
 def main() -> None:
     """One of the three."""
     os.umask(0o022)
-    told: t.Any = True
+    report: t.Any = True
     if sys.argv[1] == "away":
         away()
     elif sys.argv[1] == "sources":
-        told = sources(json.load(sys.stdin))
+        report = sources(json.load(sys.stdin))
     else:
         put(json.load(sys.stdin))
-    print(json.dumps(told), flush=True)
+    print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

@@ -224,16 +224,16 @@ def in_child(work: t.Callable[[], t.Any], within_s: float | None = None) -> dict
     if pid == 0:
         os.close(reading)
         try:
-            said: dict[str, t.Any] = {"answer": work()}
+            output: dict[str, t.Any] = {"answer": work()}
         except BaseException as error:
             kind = type(error).__name__
-            said = {
+            output = {
                 "error": str(error),
                 "class": kind,
                 "cause": getattr(error, "cause", ""),
                 "fault": str(getattr(error, "fault", "")),
             }
-        os.write(writing, json.dumps(said, default=str).encode())
+        os.write(writing, json.dumps(output, default=str).encode())
         os._exit(0)
     os.close(writing)
     if within_s is not None:
@@ -305,8 +305,8 @@ class Node:
             subprocess.run(
                 ["/usr/bin/ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)], check=True
             )
-            words = path.with_suffix(".pub").read_text(encoding="utf-8").split()
-            return self.spec.KeyPair(path.read_text(encoding="utf-8"), " ".join(words[:2]))
+            fields = path.with_suffix(".pub").read_text(encoding="utf-8").split()
+            return self.spec.KeyPair(path.read_text(encoding="utf-8"), " ".join(fields[:2]))
 
     @contextlib.contextmanager
     def files_of_alices(self) -> t.Iterator[None]:
@@ -405,9 +405,9 @@ def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> d
     """
     kind = fault[2]
     making, hangs = who in ("present", "own"), kind == "hangs"
-    told: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": kind}
+    report: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": kind}
     node.faults.live = making
-    told["present"] = node.present(
+    report["present"] = node.present(
         job_id,
         HANG_S if making and hangs else MAKE_S,
         fault if making or who == "worker" else None,
@@ -415,13 +415,13 @@ def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> d
     )
     node.say(job_id)
     if making:
-        told["undone"] = node.left(job_id)
+        report["undone"] = node.left(job_id)
     if who in ("absent", "stuck", "given back"):
         stuck = who == "stuck"
         node.end_worker(job_id, signal.SIGSTOP if stuck else signal.SIGKILL, wait=not stuck)
         node.faults.live = True
         patience_s = (STUCK_S if stuck else 0) + PATIENCE_S
-        told["failed"] = node.absent(job_id, patience_s if hangs else None, fault, STUCK_S if stuck else MAKE_S)
+        report["failed"] = node.absent(job_id, patience_s if hangs else None, fault, STUCK_S if stuck else MAKE_S)
     if who == "worker":
         node.faults.live = True
         node.end_worker(job_id, signal.SIGTERM, wait=not hangs)
@@ -429,11 +429,11 @@ def try_one(node: Node, job_id: str, who: str, fault: tuple[str, str, str]) -> d
         while hangs and not node.faults.memory[-1]:
             time.sleep(0.01)
     # in the end all of them are well, but for a worker that still hangs: that is ended
-    told["absent"] = node.absent(job_id, deadline_s=END_S if hangs or who == "stuck" else MAKE_S)
+    report["absent"] = node.absent(job_id, deadline_s=END_S if hangs or who == "stuck" else MAKE_S)
     node.faults.live = False
-    told["struck"] = node.faults.struck
-    told["left"] = node.left(job_id)
-    return told
+    report["struck"] = node.faults.struck
+    report["left"] = node.left(job_id)
+    return report
 
 
 def kinds_at(place: str, when: str, kinds: t.Sequence[str]) -> list[str]:

@@ -188,8 +188,8 @@ class Saving:
                     store.check_files(where, guest["digest"], names)
             return wrong
 
-        said = self.strike.in_child(work)
-        return said["answer"] if "answer" in said else [said.get("error", "nothing was said")]
+        output = self.strike.in_child(work)
+        return output["answer"] if "answer" in output else [output.get("error", "nothing was said")]
 
     def forget(self, job_id: str) -> None:
         """Nothing of a job is in the store any more."""
@@ -210,39 +210,39 @@ def try_one(node: t.Any, job_id: str, who: str, fault: tuple[str, str, str]) -> 
         who: `save`, who asks for a checkpoint; `park`, the same for a job that is to end with it; `worker`, who has the
             guest stand still and go on; `return`, who has a later start begin from there.
     """
-    told: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": fault[2]}
+    report: dict[str, t.Any] = {"who": who, "place": fault[0], "when": fault[1], "kind": fault[2]}
     node.begin(job_id, 1, fault if who == "worker" else None)
     started = 1
     if who == "return":
         node.take(job_id, 1, park=True)
         node.end(job_id, 1)
         node.faults.live = True
-        told["failed"] = node.begin(job_id, 2, fault)
+        report["failed"] = node.begin(job_id, 2, fault)
         node.faults.live = False
-        told["store"] = node.look(job_id)
+        report["store"] = node.look(job_id)
         node.end(job_id, 2)
-        told["undone"] = node.left(job_id)
-        told["again"] = node.begin(job_id, 3)
-        told["goes_on"] = node.goes_on(job_id, 3)
+        report["undone"] = node.left(job_id)
+        report["again"] = node.begin(job_id, 3)
+        report["goes_on"] = node.goes_on(job_id, 3)
         started = 3
     else:
         node.faults.live = True
-        told["failed"] = node.take(job_id, 1, None if who == "worker" else fault, park=who == "park")
-        ended = who == "park" and "answer" in told["failed"]
+        report["failed"] = node.take(job_id, 1, None if who == "worker" else fault, park=who == "park")
+        ended = who == "park" and "answer" in report["failed"]
         killed = who == "worker" and fault[2] == "killed"
         end = time.monotonic() + PATIENCE_S
         while killed and not node.faults.memory[-1] and time.monotonic() < end:
             time.sleep(0.01)  # what it does when the guest is to go on, it does by itself
-        told["goes_on"] = ended or killed or node.goes_on(job_id, 1)
+        report["goes_on"] = ended or killed or node.goes_on(job_id, 1)
         node.faults.live = False
-        told["store"] = node.look(job_id)
-        told["again"] = {"answer": "not asked"} if ended or killed else node.take(job_id, 1)
-        told["store"] += node.look(job_id)
-    told["absent"] = node.end(job_id, started)
-    told["struck"] = node.faults.struck
-    told["left"] = node.left(job_id)
+        report["store"] = node.look(job_id)
+        report["again"] = {"answer": "not asked"} if ended or killed else node.take(job_id, 1)
+        report["store"] += node.look(job_id)
+    report["absent"] = node.end(job_id, started)
+    report["struck"] = node.faults.struck
+    report["left"] = node.left(job_id)
     node.forget(job_id)
-    return told
+    return report
 
 
 def points_of(node: t.Any, numbers: t.Iterator[int], kinds: t.Sequence[str]) -> list[tuple[str, tuple[str, str, str]]]:

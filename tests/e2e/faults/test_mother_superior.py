@@ -30,8 +30,8 @@ from tests.bench.inside import stand_in
 from ..conftest import Site
 from ..trouble import MOM_CONFIG, NODES, REREAD, SISTER, SUPERIOR, WAITS, changed, drop, sweep, wait_in_guest
 from . import superior
+from .reported import EVERY_JOB, ONLY, SEED, Progress, end
 from .superior import ARMED, REACHED, STRUCK, Point
-from .told import EVERY_JOB, ONLY, SEED, Progress, end
 
 KINDS = ("killed", "raises", "disk")
 PYTHON = "/opt/vtorque/venv/bin/python"
@@ -72,10 +72,10 @@ if path.exists():
 """The first look of the sweep was two minutes ago."""
 
 
-def ask(site: Site, node: str, what: str, told: object) -> t.Any:
+def ask(site: Site, node: str, what: str, report: object) -> t.Any:
     """What `cover.py` says on a node."""
     text = (pathlib.Path(__file__).parent / "cover.py").read_text(encoding="utf-8")
-    done = site.on(node, PYTHON, "-I", "-c", text, what, stdin=json.dumps(told))
+    done = site.on(node, PYTHON, "-I", "-c", text, what, stdin=json.dumps(report))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -304,12 +304,12 @@ def test_nothing_is_left_after_a_fault_at_a_step_of_the_mother_superior(
         tried = tried[int(begin * len(tried)) : int(end_ * len(tried))]
         progress.begin(len(tried), len(points))
         for point in tried:
-            told = len(progress.wrong)
+            report = len(progress.wrong)
             with progress.told_if_wrong(str(point)):
                 if not any(try_one(site, point, others, bobs) for _job in range(JOBS)):
                     progress.miss(str(point))
                     continue
-            if len(progress.wrong) > told:
+            if len(progress.wrong) > report:
                 put_right(site, bobs)
             record_property("tried", str(point))
             progress.one(f"{point.who} {point.kind}")

@@ -19,8 +19,8 @@ import typing as t
 import pytest
 
 from ..conftest import Site
+from .reported import EVERY, ONLY, SEED, Progress, end
 from .test_steps import PYTHON, lines_of
-from .told import EVERY, ONLY, SEED, Progress, end
 
 KINDS = ("killed", "raises", "disk")
 NODE = "cn1"
@@ -52,10 +52,10 @@ def test_job_goes_on_after_a_fault_at_a_step_of_its_checkpoint(
     program = (here / "strike_saving.py").read_text(encoding="utf-8")
     given = map(json.dumps, (KINDS, EVERY, random.Random(SEED).randrange(EVERY), ONLY, *texts))
     progress, faults = Progress(NODE), 0
-    with capsys.disabled(), lines_of(site, NODE, PYTHON, "-I", "-c", program, *given) as said:
-        for begin in itertools.islice(said, 1):
+    with capsys.disabled(), lines_of(site, NODE, PYTHON, "-I", "-c", program, *given) as output:
+        for begin in itertools.islice(output, 1):
             progress.begin(begin["tried"], begin["points"])
-        for line in said:
+        for line in output:
             if "place" not in line:
                 break
             with progress.told_if_wrong():

@@ -34,7 +34,7 @@ import typing as t
 import pytest
 
 from ..conftest import CHECKOUT, LAB, Site
-from .told import EVERY, ONLY, SEED, Progress, end
+from .reported import EVERY, ONLY, SEED, Progress, end
 
 KINDS = ("killed", "raises", "disk", "hangs")
 TELLS = {"cn1": (), "cn2": ("/bin/true",)}
@@ -66,12 +66,12 @@ PYTHON = "/opt/vtorque/venv/bin/python"
 
 
 @contextlib.contextmanager
-def lines_of(site: Site, node: str, *words: str) -> t.Iterator[t.Iterator[t.Any]]:
+def lines_of(site: Site, node: str, *arguments: str) -> t.Iterator[t.Iterator[t.Any]]:
     """What a program on a node says, a line of JSON at a time; it must end well."""
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as complaint,
         subprocess.Popen(
-            [*LAB, "on", node, "--", *words], cwd=CHECKOUT, env=site.environment, text=True,
+            [*LAB, "on", node, "--", *arguments], cwd=CHECKOUT, env=site.environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=complaint,
         ) as process,
     ):  # fmt: skip
@@ -94,10 +94,10 @@ def try_on(site: Site, node: str, first: int, progress: Progress) -> tuple[list[
     )
     given = map(json.dumps, (KINDS, EVERY, first, TELLS[node], ONLY, rules))
     faults: list[dict[str, t.Any]] = []
-    with lines_of(site, node, PYTHON, "-I", "-c", text, *given) as said:
-        for begin in itertools.islice(said, 1):  # none where it ended with a complaint
+    with lines_of(site, node, PYTHON, "-I", "-c", text, *given) as output:
+        for begin in itertools.islice(output, 1):  # none where it ended with a complaint
             progress.begin(begin["tried"], begin["points"])
-        for line in said:
+        for line in output:
             if "place" not in line:
                 return faults, line
             with progress.told_if_wrong():
@@ -115,30 +115,30 @@ def check(seen: dict[str, t.Any]) -> None:
     # the removal that nothing hinders says that all is well, unless it was the worker whose removal failed
     assert "answer" in seen["absent"], seen
     of_removal = seen["place"].startswith("remove.") or "slots.free" in seen["place"]
-    told = seen["present"]
+    report = seen["present"]
     if seen["who"] not in ("present", "own"):
-        assert told.get("answer"), seen
+        assert report.get("answer"), seen
     elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", *IN_MEMORY)):
         check_process(seen)
     elif not of_removal:
         assert seen["undone"] == [], seen
         # a full disk is the node's fault, whatever else happens to our processes is not
         right = ("node", "disk") if seen["kind"] == "disk" else ("unclear", "")
-        assert (told.get("fault"), told.get("cause")) == right, seen
-        assert "Traceback" not in told.get("error", ""), seen
+        assert (report.get("fault"), report.get("cause")) == right, seen
+        assert "Traceback" not in report.get("error", ""), seen
 
 
 def check_process(seen: dict[str, t.Any]) -> None:
     """A process of the guests' ended: that blames no node, and what was not answered well was undone."""
-    told = seen["present"]
-    if told.get("answer"):  # the worker, after its answer
+    report = seen["present"]
+    if report.get("answer"):  # the worker, after its answer
         return
     assert seen["undone"] == [], seen
     if seen["kind"] == "killed" and seen["place"].startswith("worker.begin: "):  # it was who makes the worker
-        assert told == {}, seen
+        assert report == {}, seen
         return
-    assert told.get("cause") in (("", "disk") if seen["kind"] == "disk" else ("",)), seen
-    assert "Traceback" not in told.get("error", ""), seen
+    assert report.get("cause") in (("", "disk") if seen["kind"] == "disk" else ("",)), seen
+    assert "Traceback" not in report.get("error", ""), seen
 
 
 def test_nothing_is_left_after_a_fault_at_a_step(
@@ -159,4 +159,4 @@ def test_nothing_is_left_after_a_fault_at_a_step(
         assert not differ, {name: steps["unreached"].get(name) for name in differ}
         for seen in faults:
             record_property("tried", f"{seen['who']} {seen['kind']} {seen['when']} {seen['place']}")
-    assert [words for one in progress for words in one.wrong] == []
+    assert [arguments for one in progress for arguments in one.wrong] == []

@@ -83,7 +83,7 @@ def test_devices_that_must_stay_are_refused_all_at_once(devices: MachineSite) ->
     try:
         job_id = devices.submit("-l", "nodes=1:ppn=2", "-vm", f"{KVM},pci=odd:2+nvme:1", script)
         devices.wait_state(job_id, "H")
-        record = devices.kept("cn1", job_id)
+        record = devices.stored("cn1", job_id)
         assert devices.on("fe", "qdel", job_id, user="alice").returncode == 0
         for sentence in (
             f"{NO_RESET}: there is no way to reset it",
@@ -119,10 +119,10 @@ def test_device_goes_to_one_start_after_the_other_and_comes_back_each_time(devic
 def test_two_guests_of_a_job_have_a_cell_huge_pages_and_a_card_each(site: MachineSite) -> None:
     """As `make demo STORY=devices` has it, which sees to what it prints."""
     lines: list[str] = []
-    told = story.Story(machine.state_of(State()), lines.append)
-    told.find_nodes()
+    report = story.Story(machine.state_of(State()), lines.append)
+    report.find_nodes()
     programs = CHECKOUT / "build/story-programs"  # the machine has a /tmp of its own
     story.copy_programs(programs)
     with handed_on(site, f"nic {' '.join(story.CARDS)}"):
-        told.run(programs)
+        report.run(programs)
     assert sum(story.CARD_ID in line for line in lines) == 2, lines

@@ -23,9 +23,9 @@ def test_vsbatch_queues_no_heterogeneous_job(site: SlurmSite) -> None:
     assert set(site.jobs()) == before
 
 
-def run(site: SlurmSite, *words: str, script: str) -> tuple[str, str]:
+def run(site: SlurmSite, *arguments: str, script: str) -> tuple[str, str]:
     """Run a job of two components; what its script has written, and how the first one ended."""
-    number = site.sbatch(*words, script=script)
+    number = site.sbatch(*arguments, script=script)
     site.wait_for_state(f"{number}+0", *OVER)
     site.wait_for_state(f"{number}+1", *OVER)
     return site.read(f"/home/alice/slurm-{number}.out"), site.facts(f"{number}+0")["ExitCode"]
@@ -33,12 +33,22 @@ def run(site: SlurmSite, *words: str, script: str) -> tuple[str, str]:
 
 def test_component_with_a_request_past_vsbatch_has_guests_of_its_own(site: SlurmSite) -> None:
     """The script runs in that of the first one; what the other one has made goes with it."""
-    words = [*ENOUGH, "-w", "cn1", f"--comment={comment({})}", ":", *ENOUGH, "-w", "cn2", f"--comment={comment({})}"]
-    out, code = run(site, *words, script=INTERPRETER + SCRIPT)
+    arguments = [
+        *ENOUGH,
+        "-w",
+        "cn1",
+        f"--comment={comment({})}",
+        ":",
+        *ENOUGH,
+        "-w",
+        "cn2",
+        f"--comment={comment({})}",
+    ]
+    out, code = run(site, *arguments, script=INTERPRETER + SCRIPT)
     assert (out[:5], code) == ("vcn1-", "4:0"), out
 
 
 def test_component_without_a_request_beside_one_with_is_bare(site: SlurmSite) -> None:
     """The script is that of the first one."""
-    words = ["-n1", "-w", "cn1", ":", *ENOUGH, "-w", "cn2", f"--comment={comment({})}"]
-    assert run(site, *words, script=SCRIPT) == ("cn1\n", "4:0")
+    arguments = ["-n1", "-w", "cn1", ":", *ENOUGH, "-w", "cn2", f"--comment={comment({})}"]
+    assert run(site, *arguments, script=SCRIPT) == ("cn1\n", "4:0")

@@ -42,8 +42,8 @@ def test_name_and_environment_of_a_job_change_nothing(site: SlurmSite) -> None:
     assert site.root("fe", f"squeue -h -t all -j {number} -o %T").strip() == "FAILED"
     for node in ("fe", "cn1", "cn2"):
         assert site.on(node, "ls", "/tmp/vtq-hostile").returncode != 0
-    shown = site.on("fe", "vmgr", "job", "show", number, user="alice").stdout
-    assert "exit status 7" in shown
+    printed = site.on("fe", "vmgr", "job", "show", number, user="alice").stdout
+    assert "exit status 7" in printed
 
 
 @pytest.mark.full

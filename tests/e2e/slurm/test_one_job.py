@@ -200,9 +200,9 @@ def test_bare_job_costs_a_shell_in_prolog_and_epilog(site: SlurmSite) -> None:
     call = "SLURM_JOB_ID=7 SLURM_CLUSTER_NAME=lab SLURM_NODELIST=cn1 SLURMD_NODENAME=cn1 /etc/vtorque/slurm"
     rounds = "i=0; while [ $i -lt 40 ]; do env -i {call}/{name} || exit 1; i=$((i+1)); done; times"
     for name in ("prolog", "epilog"):
-        said = site.root("cn1", rounds.format(call=call, name=name)).splitlines()[-1]
-        seconds = [int(minutes) * 60 + float(rest) for minutes, rest in re.findall(r"([0-9]+)m([0-9.]+)s", said)]
-        assert sum(seconds) / 40 < 0.005, said
+        output = site.root("cn1", rounds.format(call=call, name=name)).splitlines()[-1]
+        seconds = [int(minutes) * 60 + float(rest) for minutes, rest in re.findall(r"([0-9]+)m([0-9.]+)s", output)]
+        assert sum(seconds) / 40 < 0.005, output
 
 
 @pytest.mark.full
@@ -211,7 +211,7 @@ def test_time_in_which_guests_boot_is_given_back_to_a_limit(site: SlurmSite) -> 
     assert (limited.state, unlimited.state) == ("COMPLETED", "COMPLETED")
     assert site.facts(limited.number)["TimeLimit"] == "00:03:00"
     assert site.facts(unlimited.number)["TimeLimit"] in ("UNLIMITED", "365-00:00:00")  # by Slurm's backfill
-    record = json.loads(site.kept("cn1", f"{limited.number}.lab"))
+    record = json.loads(site.stored("cn1", f"{limited.number}.lab"))
     assert record["phases"]["prologue"]["given_back"] == 60
     site.wait_for(
         "its record on the front end",

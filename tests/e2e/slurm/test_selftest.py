@@ -11,8 +11,8 @@ from .conftest import SlurmSite
 
 
 def test_root_proves_the_whole_chain_on_each_node_as_a_user(site: SlurmSite) -> None:
-    words = ("vmgr", "selftest", "--user", "alice", "--each-node", "--json")
-    done = site.run("on", "fe", "--", *words, timeout_s=900)
+    arguments = ("vmgr", "selftest", "--user", "alice", "--each-node", "--json")
+    done = site.run("on", "fe", "--", *arguments, timeout_s=900)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     jobs = json.loads(done.stdout)
     assert len(jobs) == 2

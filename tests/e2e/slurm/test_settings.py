@@ -66,11 +66,11 @@ def test_job_that_slurm_has_forgotten_is_known_by_its_record_and_leaves_nothing(
     with settings(site, "KillWait=", "KillWait=15\\nMinJobAge=2"):
         ended = site.vm("#!/bin/sh\necho ran; exit 4\n")
         site.wait_for("Slurm to forget it", lambda: not site.facts(ended.number))
-        shown = site.on("fe", "vmgr", "job", "show", f"{ended.number}.lab", user="alice")
+        printed = site.on("fe", "vmgr", "job", "show", f"{ended.number}.lab", user="alice")
         here = site.on("cn1", "vmgr", "job", "show", f"{ended.number}.lab", user="alice")
         swept = site.root("cn1", "/opt/vtorque/bin/vtorque-sweep --json")
     assert (ended.state, ended.code) == ("FAILED", "4:0")
-    for one in (shown, here) if ended.nodes == "cn1" else (shown,):
+    for one in (printed, here) if ended.nodes == "cn1" else (printed,):
         assert one.returncode == 0, one.stderr
         assert "exit status 4" in one.stdout
     assert '"left": []' in swept or '"left":[]' in swept

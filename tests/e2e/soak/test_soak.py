@@ -123,15 +123,15 @@ def look(site: Site, jobs: t.Sequence[Job]) -> int:
     facts = site.all_facts()
     states: collections.Counter[str] = collections.Counter()
     for job in jobs:
-        told = facts.get(job.id, {})
-        state = told.get("job_state", "?")
+        report = facts.get(job.id, {})
+        state = report.get("job_state", "?")
         states[state] += 1
-        if state in "REC" and node_of(told):
+        if state in "REC" and node_of(report):
             job.moments.setdefault("started", time.monotonic())
         if state == "C":
             job.moments.setdefault("ended", time.monotonic())
-            job.exit_status = int(told["exit_status"]) if "exit_status" in told else None
-        assert state != "H", f"job {job.id} is held: {told.get('comment')}"
+            job.exit_status = int(report["exit_status"]) if "exit_status" in report else None
+        assert state != "H", f"job {job.id} is held: {report.get('comment')}"
         assert state != "?" or "ended" in job.moments, f"the server has lost job {job.id}"
     return states["Q"]
 
@@ -140,10 +140,10 @@ def delete(site: Site, job: Job) -> None:
     """By its owner; a job that is over by then is his misfortune."""
     job.moments["cancelled"] = time.monotonic()
     done = site.on("fe", *site.batch.cancel, job.id, user=job.user)
-    assert done.returncode == 0 or any(words in done.stderr for words in site.batch.too_late), done.stderr
+    assert done.returncode == 0 or any(arguments in done.stderr for arguments in site.batch.too_late), done.stderr
 
 
-def play(site: Site, jobs: list[Job], told: t.Callable[[str], None]) -> None:
+def play(site: Site, jobs: list[Job], report: t.Callable[[str], None]) -> None:
     """Submit, cancel and watch, until all are over."""
     handed: list[Job] = []
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -160,7 +160,7 @@ def play(site: Site, jobs: list[Job], told: t.Callable[[str], None]) -> None:
                 submit(site, job)
                 handed.append(job)
             over = len(handed) - sum("ended" not in job.moments for job in handed)
-            told(f"{over} of {len(jobs)} jobs are over, {waiting} wait")
+            report(f"{over} of {len(jobs)} jobs are over, {waiting} wait")
             time.sleep(0.5)
     for one in work:
         one.result()
@@ -181,13 +181,13 @@ def check(batch: Batch, job: Job, out: str | None) -> None:
         assert seen == as_it_wanted, f"{job}: {out!r}"
     else:
         # the script was through, was ended, or never began
-        told = out or ""
+        report = out or ""
         killed = {batch.cancelled, batch.cancelled - TERM_TO_KILL}
         never_ran = NEVER_RAN | {batch.cancelled, batch.cancelled_early}
         assert (
             seen == as_it_wanted
-            or (job.exit_status in killed and f"{job.word}\n".startswith(told.partition("vtorque: ")[0]))
-            or (job.exit_status in never_ran and job.word not in told)
+            or (job.exit_status in killed and f"{job.word}\n".startswith(report.partition("vtorque: ")[0]))
+            or (job.exit_status in never_ran and job.word not in report)
         ), f"{job}: {out!r}"
 
 
@@ -263,7 +263,7 @@ def seconds_of_hooks(site: Site, jobs: t.Sequence[Job]) -> dict[str, list[float]
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> t.Callable[[str], None]:
+def report(capsys: pytest.CaptureFixture[str]) -> t.Callable[[str], None]:
     """Says on the terminal how far it is, when that is another word than before."""
     last = [""]
 
@@ -277,37 +277,37 @@ def told(capsys: pytest.CaptureFixture[str]) -> t.Callable[[str], None]:
 
 
 @pytest.mark.both
-def test_many_jobs(site: Site, told: t.Callable[[str], None]) -> None:
+def test_many_jobs(site: Site, report: t.Callable[[str], None]) -> None:
     """Every status right, nothing left, nothing grown."""
     site.root("fe", "for user in alice bob; do rm -rf /home/$user/soak; install -d -o $user /home/$user/soak; done")
     jobs = make_jobs(JOBS, SEED)
-    told(f"{JOBS} jobs of {len(USERS)} users, VTORQUE_SEED={SEED}")
+    report(f"{JOBS} jobs of {len(USERS)} users, VTORQUE_SEED={SEED}")
     first = JOBS // 4
     with watched(site) as programs:
-        play(site, jobs[:first], told)  # also what is made once
+        play(site, jobs[:first], report)  # also what is made once
         before = long_lived(site)
-        play(site, jobs[first:], told)
+        play(site, jobs[first:], report)
         after = long_lived(site)
-    said = outputs(site)
+    output = outputs(site)
     for job in jobs:
-        check(site.batch, job, said.get(job.out))
+        check(site.batch, job, output.get(job.out))
     cancelled = [job for job in jobs if "cancelled" in job.moments]
     ends = collections.Counter(str(job.exit_status) for job in cancelled)
     assert {program for began, program, mib in programs} >= {"hook prologue", "hook epilogue"}
     for what, value in sorted(after.items()):
-        told(f"{what}: {before[what]:.1f} after a quarter of the jobs, {value:.1f} in the end")
+        report(f"{what}: {before[what]:.1f} after a quarter of the jobs, {value:.1f} in the end")
     for program in sorted({program for began, program, mib in programs}):
         early, late = quarters([mib for began, name, mib in programs if name == program])
-        told(f"{program}: at most {max(early):.1f} MiB in the first quarter, {max(late):.1f} MiB in the last")
+        report(f"{program}: at most {max(early):.1f} MiB in the first quarter, {max(late):.1f} MiB in the last")
         if len(jobs) >= ENOUGH:
             check_flat(program, max(early), max(late))
     for hook, seconds in seconds_of_hooks(site, jobs).items():
         early, late = quarters(seconds)
         medians = (statistics.median(early), statistics.median(late))
-        told(f"{hook}: {medians[0]:.2f} s in the first quarter, {medians[1]:.2f} s in the last")
+        report(f"{hook}: {medians[0]:.2f} s in the first quarter, {medians[1]:.2f} s in the last")
         if len(jobs) >= ENOUGH:  # the quickest of many: what else is at work on the machine does not slow down each
             assert min(late) <= SLOWER * min(early), f"{hook} took {min(early):.2f} s, and {min(late):.2f} s in the end"
     if len(jobs) >= ENOUGH:
         for what, value in after.items():
             check_flat(what, before[what], value)
-    told(f"{len(jobs)} jobs were right; {len(cancelled)} cancelled, with status {dict(ends)}")
+    report(f"{len(jobs)} jobs were right; {len(cancelled)} cancelled, with status {dict(ends)}")

@@ -137,8 +137,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[t.Callable[[str,
             server.terminate()
 
 
-def ask_server(address: str, now_s: int, path: str, words: dict[str, str]) -> t.Any:
-    query = urllib.parse.urlencode({**words, "time": str(now_s)})
+def ask_server(address: str, now_s: int, path: str, arguments: dict[str, str]) -> t.Any:
+    query = urllib.parse.urlencode({**arguments, "time": str(now_s)})
     while True:
         try:
             with urllib.request.urlopen(f"{address}/{path}?{query}") as answer:

@@ -77,12 +77,12 @@ class Node:
 
     def forge(self, key: str, file: str = "disk.qcow2", program: str = QEMU) -> int:
         """A process of nobody's, who has a file of this name open in a file system of his own."""
-        words = ["x", str(self.settings.guests_dir), f"{key}/{GUEST}", file, program]
+        arguments = ["x", str(self.settings.guests_dir), f"{key}/{GUEST}", file, program]
         if may_make_namespaces():
-            command = [*AS_NOBODY, "unshare", "-Urm", "bash", "-c", MOUNT + POSE, *words]
+            command = [*AS_NOBODY, "unshare", "-Urm", "bash", "-c", MOUNT + POSE, *arguments]
         else:
             command = ["unshare", "-m", "bash", "-c", MOUNT + f'exec {" ".join(AS_NOBODY)} bash -c "$0" x "$@"', POSE]
-            command += words[1:]
+            command += arguments[1:]
         return self.wait_for(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
 
     def qemu(self, key: str, opens: pathlib.Path, **how: t.Any) -> int:
@@ -161,7 +161,7 @@ def test_forged_starts_do_not_keep_a_real_one_from_being_taken_away(node: Node) 
         node.forge(f"{number}.head.1")
     node.guest("9.head.1")
     swept = node.sweep()
-    assert [said.key for said in swept.removed] == ["9.head.1"]
+    assert [output.key for output in swept.removed] == ["9.head.1"]
     assert swept.left == ()
 
 
@@ -173,8 +173,8 @@ def test_a_forged_process_is_no_guests_lifeline(node: Node) -> None:
     ((itself,),) = guest_processes.of_guests(disk.parent.parent, node.settings, OWNER).values()
     try:
         assert itself.process is not None
-        told = pathlib.Path(f"/proc/self/fdinfo/{itself.process}").read_text()
-        assert f"Pid:\t{real}\n" in told, f"not process {forged}"
+        report = pathlib.Path(f"/proc/self/fdinfo/{itself.process}").read_text()
+        assert f"Pid:\t{real}\n" in report, f"not process {forged}"
     finally:
         itself.close()
 
@@ -249,8 +249,8 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("deaf")
 def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
     start = node.guest(RUNNING, NOBODY).parent.parent
-    words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
-    pids = [node.forge(RUNNING, "vtorque0.log", words) for _pose in range(3)]
+    arguments = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
+    pids = [node.forge(RUNNING, "vtorque0.log", arguments) for _pose in range(3)]
     assert inventory.end_processes(node.settings, RUNNING) == dict.fromkeys(pids, False)
     removed = present_absent.absent("7.head", 1, node.settings, Deadline.after(60.0))
     assert [one for one in removed if one.startswith("process ")] == [
@@ -263,8 +263,8 @@ def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
 def test_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may have more than root may have descriptors."""
     disk = node.guest(RUNNING, NOBODY)
-    words = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
-    node.forge(RUNNING, "vtorque0.log", words)
+    arguments = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
+    node.forge(RUNNING, "vtorque0.log", arguments)
     qemu = node.qemu(RUNNING, disk)
     really, opened = os.pidfd_open, []
 

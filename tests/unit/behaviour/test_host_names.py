@@ -86,9 +86,9 @@ def test_two_guests_do_not_differ_by_the_case_of_their_names() -> None:
 @each_spelling
 @pytest.mark.parametrize("known", SPELLINGS)
 def test_batch_servers_node_is_found(tmp_path: pathlib.Path, asked: str, known: str) -> None:
-    words = f"<Data><Node><name>{known}</name><state>free</state><np>4</np><note>fan</note></Node></Data>"
+    message = f"<Data><Node><name>{known}</name><state>free</state><np>4</np><note>fan</note></Node></Data>"
     program = tmp_path / "pbsnodes"
-    program.write_text(f"#!/bin/sh\necho '{words}'\n")
+    program.write_text(f"#!/bin/sh\necho '{message}'\n")
     program.chmod(0o755)
     batch = adapter.Torque(tmp_path)
     assert (batch.node(asked).name, batch.note(asked)) == (known, "fan")
@@ -138,12 +138,12 @@ def test_ssh_finds_a_guest_however_it_is_typed(tmp_path: pathlib.Path, job_map: 
     """In known_hosts, on a bare host and in a guest: what is compared is OpenSSH's affair, so it is asked."""
     settings = node_settings.settings_of(Policy(domain="Cluster"), "Node1")
     (tmp_path / "known").write_text(bare_host.known_hosts(job_map.hosts, settings))
-    said = subprocess.run(["ssh-keygen", "-F", typed, "-f", tmp_path / "known"], capture_output=True, check=True)
-    assert b"vNode1-1" in said.stdout
+    output = subprocess.run(["ssh-keygen", "-F", typed, "-f", tmp_path / "known"], capture_output=True, check=True)
+    assert b"vNode1-1" in output.stdout
     script = join.script_of(job_map, settings)
     (pattern,) = (line for line in script.splitlines() if line.startswith("printf '%s\\n' 'Host "))
     (tmp_path / "config").write_text(pattern.split("'")[3] + "\n    IdentityFile /job_key\n")
-    words = ["ssh", "-G", "-F", tmp_path / "config", typed]
-    told = subprocess.run(words, capture_output=True, check=True, text=True)
+    arguments = ["ssh", "-G", "-F", tmp_path / "config", typed]
+    report = subprocess.run(arguments, capture_output=True, check=True, text=True)
     # of a guest's configuration ssh compares what was typed: its own spelling and small letters are there
-    assert ("identityfile /job_key" in told.stdout) is not typed.startswith("VNODE")
+    assert ("identityfile /job_key" in report.stdout) is not typed.startswith("VNODE")

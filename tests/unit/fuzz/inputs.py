@@ -49,7 +49,7 @@ JSON = st.one_of(
 )  # fmt: skip
 
 
-def told(error: Exception, *, secret: str = "") -> None:
+def check_message(error: Exception, *, secret: str = "") -> None:
     """An error says something, and nothing in it is harmful on a terminal or a secret."""
     lines = str(error).splitlines()
     assert any(lines)
@@ -62,7 +62,7 @@ def without_crash(read: t.Callable[[], t.Any]) -> t.Any:
     try:
         return read()
     except VTorqueError as error:
-        told(error)
+        check_message(error)
         return None
 
 

@@ -23,7 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import HOST_NAME
 from hypothesis import given
 
-from .inputs import ODD, TEXTS, damaged, told, tried, without_crash
+from .inputs import ODD, TEXTS, check_message, damaged, tried, without_crash
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "fixtures/torque"
 JOB = (FIXTURES / "qstat-x-f-complete-2-nodes.xml").read_bytes()
@@ -71,11 +71,11 @@ def test_job_texts_in_server_answers_are_read_once_as_data(changes: list[tuple[b
         harmless(job)
         before = answers.parse_job(JOB, "11.th")
         for tag, name in ((b"Job_Name", "name"), (b"x", "x"), (b"queue", "queue"), (b"euser", "euser")):
-            told = [text for changed, text in changes if changed == tag]
-            if not told:
+            report = [text for changed, text in changes if changed == tag]
+            if not report:
                 assert getattr(job, name) == getattr(before, name)
-            elif told[-1].isprintable():
-                assert getattr(job, name) == told[-1].strip()
+            elif report[-1].isprintable():
+                assert getattr(job, name) == report[-1].strip()
 
 
 @tried
@@ -136,7 +136,7 @@ def test_node_file_is_the_servers_or_refused(hosts: list[str], lines: list[str])
     try:
         check_node_file("\n".join(lines), hosts)
     except UserFault as error:
-        told(error)
+        check_message(error)
     else:
         assert len("\n".join(lines).split()) == len(hosts)
     with pytest.raises(SiteFault):

@@ -19,7 +19,7 @@ from hypothesis import given
 
 from tests.unit.qcow2_numbers import FIELDS, NUMBERS
 
-from .inputs import damaged, spoiled, told, tried
+from .inputs import check_message, damaged, spoiled, tried
 
 CUTS = st.one_of(st.none(), st.none(), st.none(), st.integers(1, 112))
 CLUSTER = 1 << 16
@@ -52,7 +52,7 @@ def looked(head: bytes, size: int = LENGTH) -> disk_format.DiskHeader | None:
     try:
         return disk_format.read_header(Sparse(head), size, "the disk")
     except ImageFault as error:
-        told(error)
+        check_message(error)
         return None
 
 
@@ -104,7 +104,7 @@ def test_any_record_is_of_the_form_or_refused(record: t.Any) -> None:
     try:
         images._check_record("record of image tiny@2", "tiny@2", record)
     except ImageFault as error:
-        told(error)
+        check_message(error)
     else:
         assert (record["name"], record["revision"]) == ("tiny", 2)
         assert "/" not in record["disk"]

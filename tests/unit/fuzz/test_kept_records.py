@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import l
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
 from hypothesis import given
 
-from .inputs import TEXTS, as_bytes, damaged, spoiled, told, tried
+from .inputs import TEXTS, as_bytes, check_message, damaged, spoiled, tried
 
 GUEST = {
     "rank": 0, "name": "vcn1-1", "node": "cn1", "address": "10.77.0.194", "mac": "52:54:00:00:01:01",
@@ -36,7 +36,7 @@ def checked(content: bytes) -> dict[str, t.Any] | None:
     try:
         return schema.check(content, "7.head", 2)
     except FormError as error:
-        told(error)
+        check_message(error)
         return None
 
 
@@ -62,7 +62,7 @@ def test_any_job_id_is_one_name_of_one_start_or_refused(job_id: str, start: int)
     try:
         key = layout.job_key(job_id, start)
     except VTorqueError as error:
-        told(error)
+        check_message(error)
     else:
         assert "/" not in key
         assert key not in (".", "..")

@@ -34,7 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent imp
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
 
-from .inputs import JSON, ODD, TEXTS, as_bytes, damaged, spoiled, told, tried
+from .inputs import JSON, ODD, TEXTS, as_bytes, check_message, damaged, spoiled, tried
 
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "A" * 200 + "\n-----END OPENSSH PRIVATE KEY-----\n"
 KEY = messages.KeyPair(PRIVATE, "ssh-ed25519 " + "A" * 68)
@@ -73,7 +73,7 @@ def request(line: bytes) -> t.Any:
     try:
         return protocol.decode_request(protocol.read_line(io.BytesIO(line)), handlers.decoders_of(handlers.KINDS))[1]
     except VTorqueError as error:
-        told(error)
+        check_message(error)
         return None
 
 
@@ -115,7 +115,7 @@ def test_any_topology_is_of_the_form_or_refused(data: t.Any) -> None:
     try:
         found = node_topology.topology_from_dict(data)
     except VTorqueError as error:
-        told(error)
+        check_message(error)
         return
     drawn = [line.plain() for line in node_drawing.draw_node(found, 80)]
     assert all(line.isprintable() for line in drawn)
@@ -128,7 +128,7 @@ def test_any_map_of_a_job_is_of_the_form_or_refused(data: t.Any) -> None:
     try:
         found = form.from_dict(messages.JobMap, data)
     except VTorqueError as error:
-        told(error, secret="PRIVATE")
+        check_message(error, secret="PRIVATE")
     else:
         assert re.fullmatch(messages.JOB_ID, found.job_id)
         assert all(re.fullmatch(messages.HOST_NAME, host.name) for host in found.hosts)
@@ -144,11 +144,11 @@ def test_any_answer_of_a_node_is_about_what_was_asked_or_an_error(output: bytes,
     try:
         found = node_answer.read_answer(PART, status, output, complaint)
     except VTorqueError as error:
-        told(error)
+        check_message(error)
     else:
         assert [guest.rank for guest in found.guests] == [0]
         assert all(re.fullmatch(r"vcn1-[0-9]{1,4}", guest.name) for guest in (*found.guests, *found.used))
-        assert all(words.isprintable() for words in found.removed)
+        assert all(arguments.isprintable() for arguments in found.removed)
 
 
 @tried
@@ -157,10 +157,10 @@ def test_any_report_of_a_node_is_of_the_form_or_refused(data: t.Any) -> None:
     try:
         found = health_report.report_from_dict("cn1", data)
     except VTorqueError as error:
-        told(error)
+        check_message(error)
     else:
         assert found.node == "cn1"
-        assert all(words.isprintable() for words in found.problems)
+        assert all(arguments.isprintable() for arguments in found.problems)
         assert all(finding.cell.isprintable() for finding in found.findings)
 
 
@@ -218,7 +218,7 @@ def test_any_answer_of_a_guests_root_is_bounded_and_harmless(greeted: bool, data
         while talk.done is None:
             talk.hear()
     except VTorqueError as error:
-        told(error)
+        check_message(error)
     else:
         assert 0 <= talk.done.status <= 999
         assert all(line.isprintable() for line in talk.done.output.split("\n"))
@@ -232,4 +232,4 @@ def test_any_json_is_no_thing_of_ours(data: t.Any) -> None:
     for cls in (messages.NodePart, messages.JobMap, node_answers.GuestFacts, node_answers.BareHost):
         with pytest.raises(form.FormError) as caught:
             form.from_dict(cls, data)
-        told(caught.value)
+        check_message(caught.value)

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.pol
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
 from hypothesis import given
 
-from .inputs import JSON, TEXTS, damaged, told, tried
+from .inputs import JSON, TEXTS, check_message, damaged, tried
 
 NAMES = st.one_of(st.sampled_from(sorted(PARAMETERS)), TEXTS)
 GOOD = b"bridge: br1\nmounts: [nfs]\nram_max: 4G\nparallel: true\ntimeout: 300\ndomain: 'a.example'\n# a remark\n"
@@ -28,7 +28,7 @@ def looked(text: str) -> None:
     try:
         found = parse(text, "x.yml").policy
     except SiteFault as error:
-        told(error)
+        check_message(error)
         return
     assert set(vars(found)) == set(PARAMETERS)
     values = {name: getattr(found, name) for name in PARAMETERS}

@@ -27,7 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed.seed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from hypothesis import given
 
-from .inputs import ODD, TEXTS, told, tried
+from .inputs import ODD, TEXTS, check_message, tried
 
 BODY = "A" * 68
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXk\n" * 20 + "-----END OPENSSH PRIVATE KEY-----\n"
@@ -63,8 +63,8 @@ NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def environment(files: dict[str, str]) -> dict[str, str]:
     """What a shell makes of guest.env: assignments of one word each."""
-    words = shlex.split(files["/etc/vtorque/guest.env"], comments=True)
-    return dict(word.split("=", 1) for word in words)
+    fields = shlex.split(files["/etc/vtorque/guest.env"], comments=True)
+    return dict(word.split("=", 1) for word in fields)
 
 
 @tried
@@ -72,13 +72,13 @@ def environment(files: dict[str, str]) -> dict[str, str]:
     st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=2),
     st.dictionaries(st.sampled_from(OWNER_FIELDS), VALUES, max_size=2),
 )
-def test_seed_says_what_it_was_told_once_or_is_refused(said: dict[str, t.Any], of_owner: dict[str, str]) -> None:
-    said = {name: (value,) if isinstance(getattr(SEED, name), tuple) else value for name, value in said.items()}
+def test_seed_says_what_it_was_told_once_or_is_refused(output: dict[str, t.Any], of_owner: dict[str, str]) -> None:
+    output = {name: (value,) if isinstance(getattr(SEED, name), tuple) else value for name, value in output.items()}
     try:
-        seed = dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, **of_owner), **said)
+        seed = dataclasses.replace(SEED, owner=dataclasses.replace(OWNER, **of_owner), **output)
         texts = render(seed, None)
     except errors.VTorqueError as error:
-        told(error)
+        check_message(error)
         return
     documents = {name: yaml.safe_load(text) for name, text in texts.items()}
     user = documents["user-data"]
@@ -103,12 +103,12 @@ def test_seed_says_what_it_was_told_once_or_is_refused(said: dict[str, t.Any], o
     st.sampled_from([SLG.domain, OSV.domain]),
 )
 def test_domain_says_what_it_was_told_once_or_is_refused(
-    words: dict[str, str], paths: dict[str, str], template: str
+    arguments: dict[str, str], paths: dict[str, str], template: str
 ) -> None:
     spec = dataclasses.replace(
-        SPEC, **words, **{name: GUEST / f"x{text}" for name, text in paths.items()}, template=template
+        SPEC, **arguments, **{name: GUEST / f"x{text}" for name, text in paths.items()}, template=template
     )
-    texts = [*words.values(), *paths.values()]
+    texts = [*arguments.values(), *paths.values()]
     try:
         text = domain_xml.render_xml(spec, site_dir=None)
     except SiteFault:

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
 from hypothesis import given
 
-from .inputs import JSON, TEXTS, as_bytes, spoiled, told, tried
+from .inputs import JSON, TEXTS, as_bytes, check_message, spoiled, tried
 
 GOOD = {
     "v": 1, "k": {"img": "tiny@3", "ram": "2G", "vcpus": "2", "vm_prologue": "/home/a/p", "pci": "gpu:1"},
@@ -42,7 +42,7 @@ def decoded(attribute: str) -> request.Request | None:
     try:
         return request.Request.decode(attribute)
     except UserFault as error:
-        told(error)
+        check_message(error)
         return None
 
 
@@ -90,7 +90,7 @@ def test_any_words_are_read_or_all_faults_told_and_the_command_line_wins(line: s
         try:
             found.append(request.parse([(text, origin)]))
         except request.RequestErrors as error:
-            told(error)
+            check_message(error)
             return
     merged = found[0].merged_over(found[1])
     assert dict(merged.values) == {**found[1].values, **found[0].values}

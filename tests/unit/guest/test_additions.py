@@ -198,7 +198,7 @@ def test_what_is_missing_is_installed_before_anything_of_the_users(guest: Guest)
 
 
 @pytest.mark.parametrize(
-    ("mark", "packages", "status", "words"),
+    ("mark", "packages", "status", "message"),
     [
         ("sourceless", ["cmake"], 90, "packages: cmake: this image has no package sources"),
         ("fails-update", ["cmake"], 91, "packages: cmake: their lists cannot be fetched: E: no route to the mirror"),
@@ -207,14 +207,14 @@ def test_what_is_missing_is_installed_before_anything_of_the_users(guest: Guest)
     ],
 )
 def test_missing_package_ends_with_the_status_of_whose_fault_it_is(
-    guest: Guest, mark: str, packages: list[str], status: int, words: str
+    guest: Guest, mark: str, packages: list[str], status: int, message: str
 ) -> None:
     guest.debian()
     (guest.root / mark).touch()
     if mark == "sourceless":
         (guest.root / "etc/apt/sources.list.d/site.sources").write_text("# URIs: http://mirror/debian\n")
     done = guest.make(Additions(packages=tuple(map(Package, packages))))
-    assert (done.returncode, done.stdout.splitlines()[-1][: len(words)]) == (status, words)
+    assert (done.returncode, done.stdout.splitlines()[-1][: len(message)]) == (status, message)
 
 
 def test_image_without_a_package_manager_says_so(guest: Guest) -> None:
@@ -224,13 +224,13 @@ def test_image_without_a_package_manager_says_so(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "status"), [("No match for argument: cmake", 90), ("Curl error (6): Couldn't resolve host", 91)]
+    ("output", "status"), [("No match for argument: cmake", 90), ("Curl error (6): Couldn't resolve host", 91)]
 )
-def test_red_hats_family_is_asked_by_rpm_and_dnf(guest: Guest, said: str, status: int) -> None:
+def test_red_hats_family_is_asked_by_rpm_and_dnf(guest: Guest, output: str, status: int) -> None:
     guest.program("rpm", '#!/bin/sh\n[ "$3" = make ]\n')
-    guest.program("dnf", f'#!/bin/sh\necho "dnf $*" >>/asked\necho "{said}"\nexit 1\n')
+    guest.program("dnf", f'#!/bin/sh\necho "dnf $*" >>/asked\necho "{output}"\nexit 1\n')
     assert guest.make(Additions(packages=(Package("make"),))).returncode == 0
     assert guest.asked == []
     done = guest.make(Additions(packages=(Package("make"), Package("cmake"))))
-    assert (done.returncode, done.stdout.splitlines()[-1].endswith(said)) == (status, True)
+    assert (done.returncode, done.stdout.splitlines()[-1].endswith(output)) == (status, True)
     assert guest.asked == ["dnf -q -y --setopt=install_weak_deps=False install cmake"]

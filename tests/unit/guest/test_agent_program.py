@@ -92,9 +92,9 @@ def test_much_output_is_told_by_its_end(guest: Guest) -> None:
 
 def test_guest_learns_the_map_of_its_job(guest: Guest, root: pathlib.Path) -> None:
     """Names, node file, host keys, and the job's key, which is the user's alone."""
-    told = JobMap(VERSION, "join", "72[1].head", 1, "n1", 60.0, HOSTS, KEY)
+    report = JobMap(VERSION, "join", "72[1].head", 1, "n1", 60.0, HOSTS, KEY)
     settings = NodeSettings("n1", 1, domain="example.org", template_dir=None)
-    assert guest(script_of(told, settings)) == (0, "")
+    assert guest(script_of(report, settings)) == (0, "")
     assert (root / "etc/hosts").read_text().splitlines()[2:] == [
         "192.0.2.1 vn1-1.example.org vn1-1",
         "192.0.2.2 vn2-1.example.org vn2-1",
@@ -108,15 +108,15 @@ def test_guest_learns_the_map_of_its_job(guest: Guest, root: pathlib.Path) -> No
     assert key.read_text() == KEY.private
     facts = key.stat()
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (5000, 6000, 0o600)
-    words = [line.strip() for line in (root / "etc/ssh/ssh_config.d/00-vtorque.conf").read_text().splitlines()]
-    assert words[0] == "Host " + " ".join(
+    arguments = [line.strip() for line in (root / "etc/ssh/ssh_config.d/00-vtorque.conf").read_text().splitlines()]
+    assert arguments[0] == "Host " + " ".join(
         ["vn1-1.example.org vn1-1 192.0.2.1", "vn2-1.example.org vn2-1 192.0.2.2", "n3.cluster n3 192.0.2.3"]
     )
-    assert {"StrictHostKeyChecking yes", "IdentityFile /etc/vtorque/job_key"} <= set(words)
+    assert {"StrictHostKeyChecking yes", "IdentityFile /etc/vtorque/job_key"} <= set(arguments)
 
 
 def test_done_again_it_is_the_same(guest: Guest, root: pathlib.Path) -> None:
-    told = JobMap(VERSION, "join", "7.head", 1, "n1", 60.0, HOSTS[:1], KEY)
-    script = script_of(told, NodeSettings("n1", 1, template_dir=None))
+    report = JobMap(VERSION, "join", "7.head", 1, "n1", 60.0, HOSTS[:1], KEY)
+    script = script_of(report, NodeSettings("n1", 1, template_dir=None))
     assert guest(script) == guest(script) == (0, "")
     assert (root / "etc/hosts").read_text().count("vn1-1") == 1

@@ -43,8 +43,8 @@ class Guest(BusyboxRoot):
         (root / "dev/vdc").write_bytes(bytes(2 << 20))
         (root / "etc/vtorque/guest.env").write_text("VTORQUE_UID=4242\nVTORQUE_GID=4243\n")
         # busybox's own shell would run its own umount, whatever else is there
-        told = subprocess.run(["ldd", "/bin/dash"], capture_output=True, text=True, check=True).stdout
-        for library in re.findall(r"(/\S+) \(", told):
+        report = subprocess.run(["ldd", "/bin/dash"], capture_output=True, text=True, check=True).stdout
+        for library in re.findall(r"(/\S+) \(", report):
             (root / library[1:]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(library, root / library[1:])
         shutil.copy("/bin/dash", root / "bin/sh")
@@ -88,8 +88,8 @@ def test_disk_that_cannot_be_mounted_is_the_users_fault(guest: Guest) -> None:
     (guest.root / "dev/vdc").write_bytes(b"x")
     (guest.root / "refuses").touch()
     done = guest.run("mount")
-    words = "what is on it cannot be mounted: mount: /data: wrong fs type"
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (90, words)
+    message = "what is on it cannot be mounted: mount: /data: wrong fs type"
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (90, message)
 
 
 def test_image_that_can_make_no_file_system_says_so(guest: Guest) -> None:

@@ -93,8 +93,8 @@ def test_files_of_an_id_that_is_the_jobs_are_moved_wherever_the_guest_keeps_them
     image = "root:x:0:\ndocker:x:998:\nadm:x:4:\n"
     prepared(tmp_path, image, groups="998\tchem\n4\tbio\n")
     (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nmailman:x:5000:4::/:/bin/sh\n")
-    said = run(tmp_path, MAKE)
-    ids = dict(line.rsplit(" ", 1) for line in said[-7:])
+    output = run(tmp_path, MAKE)
+    ids = dict(line.rsplit(" ", 1) for line in output[-7:])
     text = (tmp_path / "etc/passwd").read_text() + (tmp_path / "etc/group").read_text()
     accounts = {line.split(":")[0]: line.split(":")[2] for line in text.splitlines()}
     mailman = accounts["mailman"]
@@ -110,12 +110,12 @@ def test_files_of_an_id_that_is_the_jobs_are_moved_wherever_the_guest_keeps_them
 def test_supplementary_groups_are_the_nodes(tmp_path: pathlib.Path) -> None:
     """Blanks in a name, ids that the image uses, and none that gives power here; done again it is the same."""
     prepared(tmp_path, "root:x:0:\nadm:x:4:alice\ndocker:x:998:\nchem:x:12:\n", groups=GROUPS)
-    said = run(tmp_path)
+    output = run(tmp_path)
     first = (tmp_path / "etc/group").read_text()
-    assert "group docker gives power in this image, and is left out" in said
-    assert "group root gives power in this image, and is left out" in said
-    assert "group adm gives power in this image, and is left out" in said
-    assert "group adm of the image has the id 60998 here, as 4 is the job's" in said
+    assert "group docker gives power in this image, and is left out" in output
+    assert "group root gives power in this image, and is left out" in output
+    assert "group adm gives power in this image, and is left out" in output
+    assert "group adm of the image has the id 60998 here, as 4 is the job's" in output
     assert sorted(first.splitlines()) == [
         "HPC Users 2:x:4:alice", "HPC Users:x:6:", "adm:x:60998:", "chem:x:60999:alice", "docker:x:998:", "root:x:0:",
     ]  # fmt: skip
@@ -136,8 +136,8 @@ def test_group_that_would_give_power_is_kept_by_its_number_where_the_image_has_n
 ) -> None:
     """What root installs later takes a group of its name for its own: this user must not be in it."""
     prepared(tmp_path, "root:x:0:\ng998:x:3:\n", groups="998\tdocker\n12\tg998_\n")
-    said = run(tmp_path)
-    assert "group docker would give power to its members if it were made here: it is g998__" in said
+    output = run(tmp_path)
+    assert "group docker would give power to its members if it were made here: it is g998__" in output
     for _time in range(2):
         groups = (tmp_path / "etc/group").read_text().splitlines()
         assert {"g998__:x:998:alice", "g998_:x:12:alice", "g998:x:3:"} <= set(groups)
@@ -167,15 +167,18 @@ def test_program_is_found_by_login_shells_and_an_images_own_stays(tmp_path: path
     ours, place = tmp_path / "usr/lib/vtorque/bin" / name, tmp_path / "usr/local/bin" / name
     ours.parent.mkdir(parents=True)
     shutil.copy(templates.COLLECTION_DIR / f"{source}.sh", ours)
-    assert said(here) == ""
+    assert output_of(here) == ""
     assert place.readlink() == ours
     place.unlink()
     place.write_text("the image's")
-    assert said(here).splitlines() == [f"the image has its own {place}, which stays; the one for guests is {ours}"] * 2
+    assert (
+        output_of(here).splitlines()
+        == [f"the image has its own {place}, which stays; the one for guests is {ours}"] * 2
+    )
     assert place.read_text() == "the image's"
 
 
-def said(script: str) -> str:
+def output_of(script: str) -> str:
     """What a script writes, under the image's shell."""
     done = subprocess.run(["dash", "-eu"], input=script, capture_output=True, text=True, timeout=300, check=True)
     return done.stdout + done.stderr

@@ -34,9 +34,9 @@ class Guest(BusyboxRoot):
 
     def run(self, mounts: str, *, uid: int = 0, seconds: int = 1) -> subprocess.CompletedProcess[str]:
         """The guest's root runs it; the home belongs to root here, as which it passes."""
-        told = mounts.replace("'", "'\\''")
+        report = mounts.replace("'", "'\\''")
         (self.root / "etc/vtorque/guest.env").write_text(
-            f"VTORQUE_MOUNTS='{told}'\nVTORQUE_MOUNT_SECONDS={seconds}\n"
+            f"VTORQUE_MOUNTS='{report}'\nVTORQUE_MOUNT_SECONDS={seconds}\n"
             f'VTORQUE_UID={uid}\nVTORQUE_HOME="/home/it\'s alice"\n'
         )
         return subprocess.run(

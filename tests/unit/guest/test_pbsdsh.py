@@ -97,16 +97,20 @@ def test_program_that_is_not_there(guest: LaunchedProgram) -> None:
 
 def test_verbose_tells_of_every_task(guest: LaunchedProgram) -> None:
     done = guest.run("-v", "-c", "2", "true")
-    told = [words.format(n) for words in ("pbsdsh: spawned task {}", "pbsdsh: task {} exit status 0") for n in (0, 1)]
-    assert sorted(done.stderr.splitlines()) == sorted(told)
+    report = [
+        arguments.format(n)
+        for arguments in ("pbsdsh: spawned task {}", "pbsdsh: task {} exit status 0")
+        for n in (0, 1)
+    ]
+    assert sorted(done.stderr.splitlines()) == sorted(report)
 
 
 @pytest.mark.parametrize("node", ["0", "2"])
 def test_words_and_variables_arrive_as_they_are(guest: LaunchedProgram, node: str) -> None:
-    words = ["it's", "", "a  b", "*", "$HOME `x` \\n", "two\nlines\n", "-n", "ü"]
+    arguments = ["it's", "", "a  b", "*", "$HOME `x` \\n", "two\nlines\n", "-n", "ü"]
     odd = 'it\'s "q" $HOME `x` ü\tand\nmore, a=b; \\'
-    done = guest.run("-n", node, "sh", "-c", 'printf "%s|" "$@" "$ODD"', "sh", *words, ODD=odd)
-    assert (done.stdout, done.stderr) == ("|".join([*words, odd]) + "|", "")
+    done = guest.run("-n", node, "sh", "-c", 'printf "%s|" "$@" "$ODD"', "sh", *arguments, ODD=odd)
+    assert (done.stdout, done.stderr) == ("|".join([*arguments, odd]) + "|", "")
 
 
 def test_pbsdsh_passes_all_variables_but_those_of_a_login(guest: LaunchedProgram) -> None:
@@ -140,7 +144,7 @@ def test_pbsdsh_that_ends_ends_its_programs(guest: LaunchedProgram, node: str, s
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "words"),
+    ("arguments", "variables", "message"),
     [
         (("-n", "5", "true"), {}, "pbsdsh: only 5 nodes available"),
         (("-c", "6", "true"), {}, "pbsdsh: only 5 nodes available"),
@@ -156,11 +160,11 @@ def test_pbsdsh_that_ends_ends_its_programs(guest: LaunchedProgram, node: str, s
     ],
 )
 def test_pbsdsh_with_impossible_options_runs_nothing(
-    guest: LaunchedProgram, arguments: tuple[str, ...], variables: dict[str, str], words: str
+    guest: LaunchedProgram, arguments: tuple[str, ...], variables: dict[str, str], message: str
 ) -> None:
     done = guest.run(*arguments, **variables)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[0].startswith(words)
+    assert done.stderr.splitlines()[0].startswith(message)
     assert guest.called() == []
 
 

@@ -76,10 +76,10 @@ def test_device_is_made_of_the_card_towards_the_node_and_is_everybodys(guest: Gu
 def test_image_without_the_program_or_the_module_is_named(guest: Guest) -> None:
     assert guest.run() == (1, "the image lacks the program rdma (package iproute2)")
     guest.program("rdma", "#!/bin/sh\necho 'error: Operation not supported' >&2\nexit 1\n")
-    status, words = guest.run()
+    status, arguments = guest.run()
     assert status == 1
-    assert words.startswith("the kernel of the image makes no device of ens3, as without its module rdma_rxe: ")
-    assert words.endswith("error: Operation not supported")
+    assert arguments.startswith("the kernel of the image makes no device of ens3, as without its module rdma_rxe: ")
+    assert arguments.endswith("error: Operation not supported")
 
 
 def test_port_that_stays_down_and_verbs_that_do_not_come_are_named(guest: Guest) -> None:

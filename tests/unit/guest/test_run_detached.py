@@ -42,9 +42,9 @@ class FarEnd:
         self.program.write_text(text.replace("detached=/tmp/vtorque.job", f"detached={self.job}"))
         self.program.chmod(0o755)
 
-    def call(self, *words: str) -> subprocess.Popen[bytes]:
+    def call(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [self.program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [self.program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True, env={"HOME": str(self.place), "USER": "u", "LOGNAME": "u", "SHELL": "/bin/sh"},
         )  # fmt: skip
 

@@ -77,11 +77,11 @@ def test_list_that_cannot_be_read_is_refused(shell: tuple[str, ...], text: str) 
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("words", ["", "show job 3", "requeue 3", "show hostlist", "update jobid=3 timelimit=9"])
-def test_all_else_is_refused_with_what_can_be_done(shell: tuple[str, ...], words: str) -> None:
-    done = run(shell, *words.split())
+@pytest.mark.parametrize("message", ["", "show job 3", "requeue 3", "show hostlist", "update jobid=3 timelimit=9"])
+def test_all_else_is_refused_with_what_can_be_done(shell: tuple[str, ...], message: str) -> None:
+    done = run(shell, *message.split())
     assert (done.returncode, done.stdout) == (1, "")
     assert "error: " in done.stderr
-    if words != "show hostlist":
-        assert f"'{words}' is not possible in a guest" in done.stderr
+    if message != "show hostlist":
+        assert f"'{message}' is not possible in a guest" in done.stderr
         assert "ask on a front end" in done.stderr

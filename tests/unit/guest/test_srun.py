@@ -157,15 +157,15 @@ def test_input_of_one_task_here_streams(guest: Guest) -> None:
 
 @pytest.mark.parametrize("host", [HERE, "vcn2-0"])
 def test_words_variables_directory_and_umask_arrive_as_they_are(guest: Guest, host: str) -> None:
-    words = ["it's", "", "a  b", "*", "$HOME `x` \\n", "two\nlines\n", "-n", "ü"]
+    arguments = ["it's", "", "a  b", "*", "$HOME `x` \\n", "two\nlines\n", "-n", "ü"]
     odd = 'it\'s "q" $HOME `x` ü\tand\nmore, a=b; \\'
     script = 'umask 077; exec "$@"'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *guest.command, "-n1", "-w", host, "sh", "-c",
-         'printf "%s|" "$@" "$ODD" "$(pwd)" "$(umask)"', "sh", *words],
+         'printf "%s|" "$@" "$ODD" "$(pwd)" "$(umask)"', "sh", *arguments],
         env={**guest.environment, "ODD": odd}, cwd=guest.place, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("|".join([*words, odd, str(guest.place), "0077"]) + "|", "")
+    assert (done.stdout, done.stderr) == ("|".join([*arguments, odd, str(guest.place), "0077"]) + "|", "")
 
 
 def test_directory_and_files_of_output_are_as_given(guest: Guest) -> None:
@@ -209,9 +209,9 @@ def test_signal_that_comes_while_guests_are_called_reaches_all_tasks(guest: Gues
         stderr=subprocess.PIPE, text=True,
     ) as process, contextlib.ExitStack() as stack:  # fmt: skip
         stack.callback(process.kill)
-        words = process.communicate(timeout=300)[1]
+        arguments = process.communicate(timeout=300)[1]
     assert process.returncode == 128 + signal.SIGUSR1
-    assert sorted(line for line in words.splitlines() if line.startswith("srun: error: ")) == sorted(
+    assert sorted(line for line in arguments.splitlines() if line.startswith("srun: error: ")) == sorted(
         f"srun: error: {host}: task {task}: Exited with exit code 138" for task, host in enumerate((HERE, "vcn2-0"))
     )
 

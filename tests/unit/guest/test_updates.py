@@ -51,8 +51,10 @@ class Guest(BusyboxRoot):
             self.program(name, text)
         (self.root / "etc/apt/sources.list").write_text("deb http://mirror/debian stable main\n")
         (self.root / "policy").write_text(f"Package files:\n{sources}")
-        said = "".join(f"Inst {name} [1] (2 Debian-Security:12/stable-security [amd64])\n" for name in newer)
-        (self.root / "newer").write_text(f"Reading...\nInst needed (2 Debian:12/stable [all])\n{said}Conf needed (2)\n")
+        output = "".join(f"Inst {name} [1] (2 Debian-Security:12/stable-security [amd64])\n" for name in newer)
+        (self.root / "newer").write_text(
+            f"Reading...\nInst needed (2 Debian:12/stable [all])\n{output}Conf needed (2)\n"
+        )
 
     def redhat(self, before: str, later: str) -> None:
         self.program("dnf", DNF)
@@ -117,7 +119,7 @@ def test_image_without_a_package_manager_says_so(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "words"),
+    ("step", "message"),
     [
         ("update", "the lists of packages"),
         ("choice", "the choice of packages"),
@@ -125,10 +127,10 @@ def test_image_without_a_package_manager_says_so(guest: Guest) -> None:
         ("install", "the installation"),
     ],
 )
-def test_failed_update_is_reported_with_the_output_of_apt_and_repaired(guest: Guest, step: str, words: str) -> None:
+def test_failed_update_is_reported_with_the_output_of_apt_and_repaired(guest: Guest, step: str, message: str) -> None:
     guest.debian("libc6")
     (guest.root / f"fails-{step}").touch()
-    assert guest.update() == ("failed", 0, f"{words}: E: no route to the mirror")
+    assert guest.update() == ("failed", 0, f"{message}: E: no route to the mirror")
     assert guest.asked[-1] == "dpkg --configure -a --force-confold"
 
 

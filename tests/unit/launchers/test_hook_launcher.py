@@ -281,10 +281,10 @@ def test_site_prologue_of_our_job_meets_what_torque_gives(hook: Hook) -> None:
 def test_site_prologue_of_our_job_writes_to_the_job_and_gets_no_descriptor_of_ours(hook: Hook) -> None:
     """A daemon that it leaves would keep ours open, and the job waiting."""
     hook.original("prologue", 'print([fd for fd in range(3, 99) if os.path.exists(f"/proc/self/fd/{fd}")])')
-    said = hook.place / "job.OU"
-    with said.open("wb") as stream:
+    output = hook.place / "job.OU"
+    with output.open("wb") as stream:
         assert hook.run(prologue(OURS), stdout=stream) == 0
-    assert said.read_text() == "[]\n"
+    assert output.read_text() == "[]\n"
 
 
 def test_epilogue_is_ours_first_then_the_sites(hook: Hook) -> None:

@@ -61,8 +61,8 @@ def submit(tmp_path: pathlib.Path) -> Submit:
         names = {"module": "module.lua", "job": "job.lua", "out": "out"}
         head = "".join(f"arg_{name} = {json.dumps(str(tmp_path / file))}\n" for name, file in names.items())
         run_lua(head + HARNESS)
-        status, script, note, features, said, _end = (tmp_path / "out").read_text().split("\0")
-        return int(status), script, note, features, said
+        status, script, note, features, output, _end = (tmp_path / "out").read_text().split("\0")
+        return int(status), script, note, features, output
 
     return call
 
@@ -75,8 +75,8 @@ def job_of(script: str, **fields: str) -> str:
 
 def test_script_with_our_lines_gets_interpreter_comment_and_feature(submit: Submit) -> None:
     script = "#!/bin/bash\n#SBATCH -n2\n#VM img=debian12, vcpus=2\n\n#VM\tram=2G \necho\n#VM vcpus=9\n"
-    status, made, note, features, said = submit(job_of(script))
-    assert (status, said, features) == (0, "", "vtorque")
+    status, made, note, features, output = submit(job_of(script))
+    assert (status, output, features) == (0, "", "vtorque")
     assert made == f"#!/opt/vtorque/bin/vtorque-shell\n{script}"
     assert note == "vtorque:=img=debian12,vcpus=2,ram=2G"
     data = comment.unpack(note)
@@ -96,8 +96,8 @@ def test_script_with_our_lines_gets_interpreter_comment_and_feature(submit: Subm
     ],
 )
 def test_other_job_is_left_as_it_is(submit: Submit, tmp_path: pathlib.Path, job: str) -> None:
-    status, made, note, features, said = submit(job)
-    assert (status, features, said) == (0, "nil", "")
+    status, made, note, features, output = submit(job)
+    assert (status, features, output) == (0, "nil", "")
     assert "vtorque:=" not in note
     assert made.count("vtorque-shell") == job.count("vtorque-shell")
 
@@ -106,12 +106,12 @@ def test_error_of_the_module_lets_a_bare_job_pass_and_no_other(submit: Submit) -
     broken = "setmetatable({{}}, {{__index = function(_, name) if name == 'script' and {}; error('broken') end}})"
     assert submit(broken.format("false then return end"))[0] == 0
     asks = "true then return '#!/bin/sh\\n#VM vcpus=1\\n' end"
-    status, _script, _note, _features, said = submit(
+    status, _script, _note, _features, output = submit(
         f"setmetatable({{}}, {{__index = function(_, name) if name == 'script' and {asks};"
         " if name == 'comment' then error('broken') end end})"
     )
     assert status == -1
-    assert "broken" in said
+    assert "broken" in output
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,19 @@ def test_error_of_the_module_lets_a_bare_job_pass_and_no_other(submit: Submit) -
     ],
 )
 def test_wrong_line_is_refused_by_its_reason(submit: Submit, line: str, text: str) -> None:
-    status, made, note, _features, said = submit(job_of(f"#!/bin/sh\n#VM {line}\necho\n"))
+    status, made, note, _features, output = submit(job_of(f"#!/bin/sh\n#VM {line}\necho\n"))
     assert (status, note) == (-1, "nil")
-    assert said.startswith("vtorque: ")
-    assert text in said
+    assert output.startswith("vtorque: ")
+    assert text in output
     assert "vtorque-shell" not in made
 
 
 @pytest.mark.parametrize("word", ["hetjob", "packjob"])
 def test_heterogeneous_job_is_refused_with_our_lines_and_passes_without(submit: Submit, word: str) -> None:
     script = f"#!/bin/sh\n#SBATCH -n1\n#SBATCH {word}\n#SBATCH -n2\n%secho\n"
-    status, made, note, _features, said = submit(job_of(script % "#VM vcpus=2\n"))
+    status, made, note, _features, output = submit(job_of(script % "#VM vcpus=2\n"))
     assert (status, note) == (-1, "nil")
-    assert "heterogeneous" in said
+    assert "heterogeneous" in output
     assert "vtorque-shell" not in made
     assert submit(job_of(script % ""))[:2] == (0, script % "")
 
@@ -167,9 +167,9 @@ def test_script_of_megabytes_is_refused_before_the_controller_loses_time(submit:
 
     def bounded() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_S, PROCESSOR_S))
-        status, made, note, _features, said = submit(job_of(script))
+        status, made, note, _features, output = submit(job_of(script))
         assert (status, note) == (-1, "nil")
-        assert len(said) < 2000
+        assert len(output) < 2000
         assert not made.startswith("#!/opt")
 
     one = multiprocessing.get_context("fork").Process(target=bounded)

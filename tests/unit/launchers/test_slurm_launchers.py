@@ -156,8 +156,8 @@ def test_launcher_of_the_front_end_hands_on_words_and_the_whole_environment(
         ["/bin/sh", launcher, "-n1", "a  b", ""], capture_output=True, text=True, check=True, env=mine
     )
     first, _line, rest = done.stdout.partition("\n")
-    words, _mark, data = rest.rpartition("|")
+    arguments, _mark, data = rest.rpartition("|")
     assert first == f"slurm {session}"
-    assert words.endswith("vsub|-n1|a  b|")
+    assert arguments.endswith("vsub|-n1|a  b|")
     there = base64.b64decode(data).decode().rstrip("\0").split("\0")
     assert set(there) == {f"{key}={value}" for key, value in mine.items()}

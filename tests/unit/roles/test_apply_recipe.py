@@ -48,8 +48,8 @@ def apply(tmp_path: pathlib.Path, text: str) -> Applied:
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", SYSTEM, "sh", root, PROGRAM, place], check=False, timeout=60
     )
-    told = place / "recipe.failed"
-    return Applied(done.returncode, root, told.read_text() if told.exists() else "")
+    report = place / "recipe.failed"
+    return Applied(done.returncode, root, report.read_text() if report.exists() else "")
 
 
 def test_files_come_first_and_commands_see_them(tmp_path: pathlib.Path) -> None:
@@ -59,10 +59,10 @@ def test_files_come_first_and_commands_see_them(tmp_path: pathlib.Path) -> None:
         "commands: ['cat /opt-vm/a/b > /tmp/1', 'id -u > /tmp/2; env > /tmp/3; pwd > /tmp/4', 'cat > /tmp/5']\n",
     )
     assert (done.status, done.failed) == (0, "")
-    said = [(done.root / f"tmp/{number}").read_text() for number in range(1, 6)]
-    assert (said[0], said[1], said[3], said[4]) == ("text", "0\n", "/\n", "")
-    assert "HOME=/root" in said[2]
-    assert "PYTHONPATH" not in said[2]
+    output = [(done.root / f"tmp/{number}").read_text() for number in range(1, 6)]
+    assert (output[0], output[1], output[3], output[4]) == ("text", "0\n", "/\n", "")
+    assert "HOME=/root" in output[2]
+    assert "PYTHONPATH" not in output[2]
     facts = (done.root / "opt-vm/a/b").stat()
     assert (facts.st_mode & 0o7777, facts.st_uid, (done.root / "opt-vm/a").stat().st_mode & 0o7777) == (0o600, 0, 0o755)
 

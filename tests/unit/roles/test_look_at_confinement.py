@@ -39,7 +39,7 @@ def test_kernel_says_what_it_has(tmp_path: pathlib.Path, files: dict[str, str], 
 
 
 @pytest.mark.parametrize(
-    ("files", "qemu_conf", "words"),
+    ("files", "qemu_conf", "message"),
     [
         (APPARMOR, 'security_driver = "none"\n', "security_driver says none, and the kernel has apparmor"),
         (SELINUX, 'security_driver = [\n  "dac",\n  "none"\n]\n', "security_driver says dac, none"),
@@ -50,11 +50,11 @@ def test_kernel_says_what_it_has(tmp_path: pathlib.Path, files: dict[str, str], 
     ],
 )
 def test_what_lets_guests_out_is_named(
-    tmp_path: pathlib.Path, files: dict[str, str], qemu_conf: str, words: str
+    tmp_path: pathlib.Path, files: dict[str, str], qemu_conf: str, message: str
 ) -> None:
     (fault,) = look(tmp_path, files, qemu_conf)["faults"]
     assert fault.startswith("/etc/libvirt/qemu.conf lets guests out (")
-    assert words in fault
+    assert message in fault
     assert "compute_node_unconfined=true" in fault
 
 

@@ -50,9 +50,9 @@ def test_file_in_the_way_is_named(place: pathlib.Path) -> None:
 def test_unreadable_place_is_not_taken_for_a_missing_one(place: pathlib.Path) -> None:
     """As below a mount whose server has gone; a link to itself is one that a test can make."""
     (place / "a").symlink_to("a")
-    told = "Too many levels of symbolic links"
+    report = "Too many levels of symbolic links"
     remedy = "see to what is mounted there, or choose another place in vtorque_prefix_nodes"
-    assert faults({"path": f"{place}/a/b/c", **PREFIX}) == [f"{place}/a/b/c cannot be looked at ({told}): {remedy}"]
+    assert faults({"path": f"{place}/a/b/c", **PREFIX}) == [f"{place}/a/b/c cannot be looked at ({report}): {remedy}"]
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
@@ -121,9 +121,9 @@ def test_pool_is_roots_alone(place: pathlib.Path, mode: int, uid: int, good: boo
     pool.mkdir()
     pool.chmod(mode)
     os.chown(pool, uid, -1)
-    said = faults({"path": str(pool), **POOL})
-    assert len(said) == (0 if good else 1)
-    assert good or f"{pool} could be changed by others than root (owner {uid}, mode {mode:04o})" in said[0]
+    output = faults({"path": str(pool), **POOL})
+    assert len(output) == (0 if good else 1)
+    assert good or f"{pool} could be changed by others than root (owner {uid}, mode {mode:04o})" in output[0]
 
 
 def test_pool_behind_a_link_is_refused(place: pathlib.Path) -> None:
@@ -156,13 +156,13 @@ QSUB = {"variable": "vtorque_pbs_qsub_on_fe", "never": "vsub"}
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("qsub", ""), ("torque-qsub", ""), ("none", "is not there"), ("text", "cannot be run"),
         ("ours", "leads to vsub itself"),
     ],
 )  # fmt: skip
-def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None:
+def test_qsub_is_torques_own(place: pathlib.Path, name: str, message: str) -> None:
     for program in ("qsub", "vsub"):
         (place / program).write_text("#!/bin/sh\n")
         (place / program).chmod(0o755)
@@ -170,8 +170,8 @@ def test_qsub_is_torques_own(place: pathlib.Path, name: str, words: str) -> None
     (place / "torque-qsub").symlink_to("qsub")
     (place / "link").symlink_to("vsub")
     (place / "ours").symlink_to("link")
-    said = f"{place}/{name} {words}: vtorque_pbs_qsub_on_fe must name the site's own qsub"
-    assert faults({"path": f"{place}/{name}", **QSUB}) == ([said] if words else [])
+    output = f"{place}/{name} {message}: vtorque_pbs_qsub_on_fe must name the site's own qsub"
+    assert faults({"path": f"{place}/{name}", **QSUB}) == ([output] if message else [])
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def module() -> types.ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "message"),
     [
         (lambda _place: os.kill(os.getpid(), signal.SIGKILL), "the process that looked at it was ended"),
         (lambda _place: time.sleep(600), "no answer in 0.2 s"),
@@ -188,13 +188,13 @@ def module() -> types.ModuleType:
     ids=["killed", "hangs"],
 )
 def test_look_that_does_not_end_well_is_a_fault_of_its_place(
-    module: types.ModuleType, monkeypatch: pytest.MonkeyPatch, how: t.Callable[[object], object], words: str
+    module: types.ModuleType, monkeypatch: pytest.MonkeyPatch, how: t.Callable[[object], object], message: str
 ) -> None:
     monkeypatch.setattr(module, "answer_of", how)
     monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
     (fault,) = module.asked({"path": "/opt/vm-images"})["faults"]
     assert fault.startswith("/opt/vm-images: ")
-    assert words in fault
+    assert message in fault
 
 
 def test_front_ends_on_one_file_system_do_not_write_at_once(

@@ -53,7 +53,7 @@ def numbered(
         if name in (given or {}):
             hosts[name] = {**hosts[name], "vtorque_node_number": (given or {})[name]}
     (place / "inventory.json").write_text(json.dumps({"vtorque_nodes": {"hosts": hosts}}))
-    said = "{{ [common_configuration.policy.node_number, __compute_node_twins, __compute_node_uncertain] | to_json }}"
+    output = "{{ [common_configuration.policy.node_number, __compute_node_twins, __compute_node_uncertain] | to_json }}"
     tasks = [
         {"ansible.builtin.include_vars": {"file": str(ROLE / "vars/main.yml")}},
         {"ansible.builtin.set_fact": {"__compute_node_number_question": ["/bin/sh", "-c", 'cat "$SAYS"']}},
@@ -64,7 +64,7 @@ def numbered(
         {"ansible.builtin.set_fact": {
             "__compute_node_kept": "{{ __compute_node_former_number == common_configuration.policy.node_number }}",
         }},
-        {"ansible.builtin.debug": {"msg": said}},
+        {"ansible.builtin.debug": {"msg": output}},
     ]  # fmt: skip
     play = {"hosts": "vtorque_nodes", "gather_facts": False, "serial": portion or "100%", "tasks": tasks}
     (place / "play.json").write_text(json.dumps([play]))
@@ -86,8 +86,8 @@ def has(number: int, *known: str) -> str:
 def test_node_that_has_its_number_goes_on(tmp_path: pathlib.Path, portion: int) -> None:
     # n2 was taken out, and n4 came to the place of n3's number
     nodes = {"n1": has(1), "n3": has(3), "n4": NOTHING}
-    said = numbered(tmp_path, nodes, portion=portion)
-    assert said == {"n1": [1, [], []], "n3": [3, [], []], "n4": [3, ["n3"], []]}
+    output = numbered(tmp_path, nodes, portion=portion)
+    assert output == {"n1": [1, [], []], "n3": [3, [], []], "n4": [3, ["n3"], []]}
 
 
 @pytest.mark.parametrize(("given", "twins"), [({}, ["n3"]), ({"n4": 4}, [])])
@@ -125,5 +125,5 @@ def test_node_with_a_number_asks_no_other(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("says", [has(1), NOTHING])
 def test_two_that_have_it_or_want_it_are_both_refused(tmp_path: pathlib.Path, says: str) -> None:
-    said = numbered(tmp_path, {"n1": says, "n2": says}, given={"n1": 1, "n2": 1})
-    assert said == {"n1": [1, ["n2"], []], "n2": [1, ["n1"], []]}
+    output = numbered(tmp_path, {"n1": says, "n2": says}, given={"n1": 1, "n2": 1})
+    assert output == {"n1": [1, ["n2"], []], "n2": [1, ["n1"], []]}

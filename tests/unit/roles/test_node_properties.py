@@ -39,13 +39,13 @@ class Server:
             (place / name).write_text(text.format(place=place))
             (place / name).chmod(0o755)
 
-    def play(self, *words: str) -> dict[str, list[str]]:
-        command = [sys.executable, "-I", PROGRAM, self.place, self.place / "note", *words]
+    def play(self, *arguments: str) -> dict[str, list[str]]:
+        command = [sys.executable, "-I", PROGRAM, self.place, self.place / "note", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return dict(json.loads(done.stdout))
 
-    def present(self, *words: str, **wanted: str | None) -> dict[str, list[str]]:
-        return self.play("--wanted", json.dumps(wanted), *words)
+    def present(self, *arguments: str, **wanted: str | None) -> dict[str, list[str]]:
+        return self.play("--wanted", json.dumps(wanted), *arguments)
 
     def has(self, node: str, *properties: str) -> None:
         (self.place / node).write_text("".join(f"{word}\n" for word in properties))
@@ -106,9 +106,9 @@ def test_check_mode_says_it_and_changes_nothing(server: Server) -> None:
 
 def test_who_is_no_manager_is_told_the_command(server: Server) -> None:
     (server.place / "forbidden").touch()
-    said = server.present(cn1="vm")
-    assert said["done"] == []
-    assert said["words"] == [
+    output = server.present(cn1="vm")
+    assert output["done"] == []
+    assert output["words"] == [
         'qmgr -c "set node cn1 properties += vm": qmgr obj=cn1 svr=default: Unauthorized Request.'
         " A manager of the batch server must do it"
     ]

@@ -76,19 +76,19 @@ def test_front_end_gets_the_hook_and_the_lines_that_import_it(tmp_path: pathlib.
     files = {"mikelangelo.vtorque.host_files": {"entries": "{{ __frontend_batch_entries }}"}}
     gone = {"mikelangelo.vtorque.host_files": {"entries": "{{ __frontend_batch_removed }}"}}
     asked = {"__common_answers": {"answers": {"qsub": QSUB}}}
-    words = {"ansible.builtin.debug": {"msg": "{{ __frontend_words }}"}}
+    arguments = {"ansible.builtin.debug": {"msg": "{{ __frontend_words }}"}}
     there = {"ansible.builtin.slurp": {"src": "{{ __frontend_openpbs_place }}/vtorque_hook.py"}}
     place = {"ansible.builtin.set_fact": {"__frontend_openpbs_place": str(tmp_path / "openpbs")}}
     good, results = play(
-        tmp_path, "frontend", [place, included("frontend", "check.yml"), files, there, words, gone], **asked
+        tmp_path, "frontend", [place, included("frontend", "check.yml"), files, there, arguments, gone], **asked
     )
     assert good
     assert not (tmp_path / "openpbs").exists(), "uninstall leaves nothing of it"
-    (said,) = (result["msg"] for result in results if "msg" in result)
+    (output,) = (result["msg"] for result in results if "msg" in result)
     hook = tmp_path / "openpbs/vtorque_hook.py"
-    assert f"qmgr -c 'import hook vtorque application/x-python default {hook}'" in said
-    assert f"qmgr -c 'set hook vtorque alarm = {300 + hook_calls.MARGIN_S}'" in said
-    assert (doctor_checks.CREATE in said) == (doctor_checks.RESOURCE in said) == (not printed)
+    assert f"qmgr -c 'import hook vtorque application/x-python default {hook}'" in output
+    assert f"qmgr -c 'set hook vtorque alarm = {300 + hook_calls.MARGIN_S}'" in output
+    assert (doctor_checks.CREATE in output) == (doctor_checks.RESOURCE in output) == (not printed)
     assert (tmp_path / "asked").read_text() == "qmgr -c print resource vtorque\n", "nothing is written into a server"
 
 
@@ -117,10 +117,10 @@ def test_node_without_a_mom_of_openpbs_is_refused(tmp_path: pathlib.Path, here: 
         (tmp_path / "pbs/mom_priv").mkdir(parents=True)
     command(tmp_path, "qsub", "")
     ask = {"mikelangelo.vtorque.host_info": {"questions": "{{ questions }}"}, "register": "__common_answers"}
-    said = {"ansible.builtin.debug": {"msg": "{{ __compute_node_batch_faults }}"}}
+    output = {"ansible.builtin.debug": {"msg": "{{ __compute_node_batch_faults }}"}}
     wanted = "{{ __compute_node_batch_questions | dict2items | rejectattr('key', 'eq', 'jobs') | items2dict"
     jobs = wanted + " | combine({'jobs': {'argv': ['true']}}) }}"
-    good, results = play(tmp_path, "compute_node", [ask, included("compute_node", "check.yml"), said], questions=jobs)
+    good, results = play(tmp_path, "compute_node", [ask, included("compute_node", "check.yml"), output], questions=jobs)
     assert good
     (faults,) = (result["msg"] for result in results if "msg" in result)
     assert bool(faults) == (not here)
@@ -137,6 +137,6 @@ def test_node_says_how_the_server_forgets_the_hook(tmp_path: pathlib.Path, hook:
         tmp_path, "compute_node", tasks, __compute_node_property="vm", ansible_facts={"hostname": "p1"}
     )
     assert good
-    said = " ".join(str(result["msg"]) for result in results if "msg" in result)
-    assert ("delete hook vtorque" in said) == hook
-    assert "unset node p1 resources_available.vm" in said
+    output = " ".join(str(result["msg"]) for result in results if "msg" in result)
+    assert ("delete hook vtorque" in output) == hook
+    assert "unset node p1 resources_available.vm" in output

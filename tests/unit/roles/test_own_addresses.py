@@ -18,7 +18,7 @@ PROGRAM = COLLECTION_DIR.parent / "roles/common/files/own_addresses.py"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are root's")
 
 
-def told(*addresses: str) -> list[str]:
+def addresses_of(*addresses: str) -> list[str]:
     """What a host with these addresses (arguments of `ip address add`) tells; its privacy extensions are on."""
     lines = [
         "set -e", "ip link set lo up", "ip link add e0 type veth peer name e1",
@@ -33,7 +33,7 @@ def told(*addresses: str) -> list[str]:
 
 
 def test_floating_address_is_left_out() -> None:
-    assert told(
+    assert addresses_of(
         "10.1.0.7/24",
         "10.1.0.8/24",  # secondary, as of pacemaker
         "10.1.0.100/32",  # as of keepalived
@@ -46,14 +46,14 @@ def test_floating_address_is_left_out() -> None:
 
 
 def test_host_that_has_no_others_is_known_by_those_of_no_network() -> None:
-    assert told("10.1.0.100/32", "2001:db8::200/128 nodad") == ["10.1.0.100", "2001:db8::200"]
+    assert addresses_of("10.1.0.100/32", "2001:db8::200/128 nodad") == ["10.1.0.100", "2001:db8::200"]
 
 
 def test_dhcp_address_is_the_hosts_own() -> None:
     # as dhclient and NetworkManager set it (RFC 8415 tells no length)
     given = "2001:db8::300/128 valid_lft 3000 preferred_lft 2000 nodad"
-    assert told("2001:db8::7/64 nodad", given) == ["2001:db8::300", "2001:db8::7"]
+    assert addresses_of("2001:db8::7/64 nodad", given) == ["2001:db8::300", "2001:db8::7"]
 
 
 def test_host_without_any_tells_none() -> None:
-    assert told() == []
+    assert addresses_of() == []

@@ -57,8 +57,8 @@ def options(root: pathlib.Path) -> list[str]:
 
 
 def run(root: pathlib.Path, wanted: dict[str, t.Any] | None, *more: str) -> dict[str, list[str]]:
-    words = ["--undo"] if wanted is None else [json.dumps(wanted)]
-    command = [sys.executable, "-I", str(PROGRAM), *words, *more, *options(root)]
+    arguments = ["--undo"] if wanted is None else [json.dumps(wanted)]
+    command = [sys.executable, "-I", str(PROGRAM), *arguments, *more, *options(root)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     found: dict[str, list[str]] = json.loads(done.stdout)
     return found

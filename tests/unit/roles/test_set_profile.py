@@ -70,8 +70,18 @@ def root(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def run(root: pathlib.Path, wanted: t.Any, *options: str) -> dict[str, t.Any]:
-    words = ["--undo"] if wanted is None else [json.dumps(wanted)]
-    command = [sys.executable, "-I", PROGRAM, *words, "--root", root, "--systemctl", root / "bin/systemctl", *options]
+    arguments = ["--undo"] if wanted is None else [json.dumps(wanted)]
+    command = [
+        sys.executable,
+        "-I",
+        PROGRAM,
+        *arguments,
+        "--root",
+        root,
+        "--systemctl",
+        root / "bin/systemctl",
+        *options,
+    ]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip

@@ -21,8 +21,8 @@ GRUB = "usr/lib/grub/i386-pc"
 
 def shell(place: pathlib.Path, *steps: str) -> str:
     """Run functions of the profile on a system in `place`, as build_image.sh would."""
-    words = {"here": ROLE / "files", "place": place, "root": place / "root"}
-    given = [f"{name}={shlex.quote(str(value))}" for name, value in words.items()]
+    arguments = {"here": ROLE / "files", "place": place, "root": place / "root"}
+    given = [f"{name}={shlex.quote(str(value))}" for name, value in arguments.items()]
     script = "\n".join(["set -euo pipefail", "options=()", *given, f". {ROLE}/files/profile_stock.sh", *steps])
     return subprocess.run(["/bin/bash", "-c", script], check=True, capture_output=True, text=True).stdout
 
@@ -74,8 +74,8 @@ def test_file_system_is_whole_and_fits_its_partition(disk: pathlib.Path) -> None
     alone = disk.with_name("root.raw")
     alone.write_bytes(disk.read_bytes()[262144 * SECTOR : 255 * MIB])
     subprocess.run(["e2fsck", "-fn", alone], check=True, capture_output=True)
-    told = subprocess.run(["dumpe2fs", "-h", alone], check=True, capture_output=True, text=True).stdout
-    assert "has_journal" in told
+    report = subprocess.run(["dumpe2fs", "-h", alone], check=True, capture_output=True, text=True).stdout
+    assert "has_journal" in report
     read = subprocess.run(["debugfs", "-R", "cat /etc/motd", alone], check=True, capture_output=True, text=True)
     assert read.stdout == "as it was\n"
 

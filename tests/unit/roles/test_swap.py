@@ -16,8 +16,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering.temp
 FILES = COLLECTION_DIR.parent / "roles/common/files"
 
 
-def play(program: str, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", FILES / program, *map(str, words)]
+def play(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", FILES / program, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -105,8 +105,8 @@ def test_environment_that_was_moved_knows_its_place(tmp_path: pathlib.Path) -> N
     script.chmod(0o755)
     assert play("move_environment.py", made, place).returncode == 0
     assert play("swap.py", made, place).returncode == 0
-    said = subprocess.run([place / "bin/hello"], capture_output=True, text=True, check=True)
-    assert said.stdout == f"{place}\n"
+    output = subprocess.run([place / "bin/hello"], capture_output=True, text=True, check=True)
+    assert output.stdout == f"{place}\n"
     left = [
         path for path in place.rglob("*") if path.is_file() and not path.is_symlink() and str(made) in path.read_text()
     ]

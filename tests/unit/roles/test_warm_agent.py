@@ -383,11 +383,11 @@ def _settled(guest: Watched) -> list[str]:
     port = guest.root / "sys/class/virtio-ports/vport1p1"
     port.mkdir(parents=True)
     (port / "name").write_text("org.vtorque.0\n")
-    kept, program.serve = program.serve, save
+    stored, program.serve = program.serve, save
     try:
         assert program.main(guest) == 1
     finally:
-        program.serve = kept
+        program.serve = stored
     return guest.path("dev/ttyS0").read_text().splitlines()
 
 
@@ -459,8 +459,8 @@ def test_guest_is_ready_when_what_waited_has_become_the_agent(guest: Watched) ->
     line.parent.mkdir(parents=True)
     assert not Began(guest)._is_ready()
     guest.write("run/vtorque-ready.pid", b"4711\n", 0o644)
-    for words, is_ready in ((b"/bin/sh\0-c\0read", False), (b"/bin/sh\0/usr/lib/vtorque/agent\0", True)):
-        line.write_bytes(words)
+    for arguments, is_ready in ((b"/bin/sh\0-c\0read", False), (b"/bin/sh\0/usr/lib/vtorque/agent\0", True)):
+        line.write_bytes(arguments)
         assert Began(guest)._is_ready() is is_ready
 
 

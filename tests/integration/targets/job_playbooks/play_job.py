@@ -84,8 +84,8 @@ class World:
     def answer(self, form: str) -> None:
         """Let qstat print this."""
         request = parse([("img=tiny,vcpus=1,ram=256M", "-vm")]).encode()
-        told = form.format(job=JOB, start=START, here=HERE, request=request, canary=CANARY)
-        (self.where / "qstat.xml").write_text(told)
+        report = form.format(job=JOB, start=START, here=HERE, request=request, canary=CANARY)
+        (self.where / "qstat.xml").write_text(report)
         self.program("bin/qstat", f"#!/bin/sh\ncat {self.where}/qstat.xml\n")
 
     def play(self, name: str, *more: str, status: int = 0) -> str:
@@ -104,12 +104,12 @@ class World:
             ["ansible-playbook", *source, *places, f"mikelangelo.vtorque.{name}", *more],
             env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        said = done.stdout + done.stderr
-        print(said)
+        output = done.stdout + done.stderr
+        print(output)
         assert done.returncode == status, (name, done.returncode)
-        assert "canary" not in said, "what the submitter wrote came into Ansible's output"
-        assert "PRIVATE KEY" not in said
-        return said
+        assert "canary" not in output, "what the submitter wrote came into Ansible's output"
+        assert "PRIVATE KEY" not in output
+        return output
 
     def files(self) -> set[str]:
         """What lies in the run directory of ours."""
@@ -123,8 +123,8 @@ def main() -> None:
     assert world.files() == set()
     assert not world.asked.exists()
 
-    said = world.play("prologue", "--diff")
-    assert "changed=3" in said
+    output = world.play("prologue", "--diff")
+    assert "changed=3" in output
     node = json.loads(world.asked.read_text())
     assert node == ["present", 1, HERE], node
     for name in ("plan.json", "ready.json", "job_key", "known_hosts"):

@@ -90,7 +90,7 @@ class Node:
         self, answer: t.Any = None, *, status: int = 0, complaint: bytes = b"", join: t.Any = None, sleep: float = 0,
         others: dict[str, Node] | None = None,
     ) -> None:  # fmt: skip
-        self.told = {
+        self.reported = {
             "answer": answer.decode() if isinstance(answer, bytes) else json.dumps(answer),
             "join": json.dumps(join or good()),
             "status": status, "complaint": complaint.decode(), "sleep": sleep,
@@ -103,8 +103,8 @@ class Node:
         self.place.mkdir(parents=True)
         (self.place / "vtorque-node").write_text(PROGRAM, encoding="ascii")
         (self.place / "vtorque-node").chmod(0o755)
-        told = {"": self.told, **{name: other.told for name, other in self.others.items()}}
-        (self.place / "answers.json").write_text(json.dumps(told), encoding="utf-8")
+        report = {"": self.reported, **{name: other.reported for name, other in self.others.items()}}
+        (self.place / "answers.json").write_text(json.dumps(report), encoding="utf-8")
 
     @property
     def requests(self) -> list[dict[str, t.Any]]:

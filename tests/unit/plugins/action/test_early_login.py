@@ -89,9 +89,9 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Begun]:
 def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = False, **resources: str) -> None:
     """What the hook has kept of the server's word."""
     empty: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
-    told = {"job_id": JOB, "slot_hosts": (), "x": request.encode(), "interactive": interactive, "start_count": START}
-    told["resource_list"] = resources
-    job_snapshot.keep(BatchJob(**{**empty, **told}), run_dir)
+    report = {"job_id": JOB, "slot_hosts": (), "x": request.encode(), "interactive": interactive, "start_count": START}
+    report["resource_list"] = resources
+    job_snapshot.keep(BatchJob(**{**empty, **report}), run_dir)
 
 
 @pytest.mark.usefixtures("plan")

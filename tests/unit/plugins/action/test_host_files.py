@@ -56,21 +56,21 @@ def test_action_reads_files_of_the_controller(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ({"source": "/nowhere/file"}, "the file /nowhere/file"),
         ({"template": "nowhere.j2"}, "template nowhere.j2"),
         ({"template": "launchers/vsub.sh.j2"}, "prefix"),
     ],
 )
-def test_action_fails_before_anything_is_placed(entry: dict[str, t.Any], words: str) -> None:
+def test_action_fails_before_anything_is_placed(entry: dict[str, t.Any], message: str) -> None:
     result, given = play([{"path": "/first", "state": "directory"}, {"path": "/second", **entry}])
     assert (result["failed"], given) == (True, [])
-    assert words in result["msg"]
+    assert message in result["msg"]
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ({"content": "x"}, "path"),
         ({"path": "/x", "content": "x", "source": "/y"}, "mutually exclusive"),
@@ -79,6 +79,6 @@ def test_action_fails_before_anything_is_placed(entry: dict[str, t.Any], words: 
         ("/x", "dict"),
     ],
 )
-def test_action_refuses_arguments_before_it_reads_any_file(entry: object, words: str) -> None:
-    with pytest.raises(AnsibleError, match=words):
+def test_action_refuses_arguments_before_it_reads_any_file(entry: object, message: str) -> None:
+    with pytest.raises(AnsibleError, match=message):
         play(t.cast("list[dict[str, t.Any]]", [entry]))

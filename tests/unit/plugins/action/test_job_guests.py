@@ -74,8 +74,8 @@ def test_nodes_that_had_their_turn_speak_for_the_image(
     monkeypatch.setattr(constants, "DEFAULT_FORKS", at_once)
     nodes = ["n1", "n2", "n3", "n4"]
     files.write(run_dir / "plan.json", make_plan(*nodes).to_json())
-    told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
-    bad = Node({"version": 1, "ok": False, "error": told, "left": []})
+    report = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
+    bad = Node({"version": 1, "ok": False, "error": report, "left": []})
     node = Node(good(FACTS), others={"n2": Node(good(SECOND)), "n3": bad, "n4": bad})
     act(job_guests, run_dir, node, hosts=nodes, timeout=77)
     assert error(run_dir)["fault"] == "unclear"
@@ -93,8 +93,8 @@ FAILED = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "",
 PANIC = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
 
 
-def bad(told: dict[str, str] = FAILED) -> Node:
-    return Node({"version": 1, "ok": False, "error": told, "left": []})
+def bad(report: dict[str, str] = FAILED) -> Node:
+    return Node({"version": 1, "ok": False, "error": report, "left": []})
 
 
 def test_spare_node_takes_the_place_of_one_that_fails_in_the_same_start(run_dir: pathlib.Path) -> None:
@@ -166,8 +166,8 @@ def test_two_nodes_that_name_the_same_guest_are_not_believed(run_dir: pathlib.Pa
 
 
 def test_guest_that_cannot_be_told_fails_the_start(run_dir: pathlib.Path, plan: JobPlan) -> None:
-    told = {"fault": "unclear", "what": "guest vn1-3", "why": "did not answer", "hint": "", "cause": ""}
-    node = Node(good(FACTS), join={"version": 1, "ok": False, "error": told, "left": []})
+    report = {"fault": "unclear", "what": "guest vn1-3", "why": "did not answer", "hint": "", "cause": ""}
+    node = Node(good(FACTS), join={"version": 1, "ok": False, "error": report, "left": []})
     assert "guest vn1-3: did not answer" in act(job_guests, run_dir, node, timeout=77)["msg"]
 
 
@@ -219,12 +219,12 @@ def test_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_plan_sa
             theirs.sendall(f"{json.dumps(good(FACTS))}\n{json.dumps(good())}\n".encode())
         theirs.shutdown(socket.SHUT_WR)
         result = act(job_guests, run_dir, node, timeout=77, prefix=None)
-        said = theirs.recv(1 << 20) if not asked else b""
+        output = theirs.recv(1 << 20) if not asked else b""
     os.close(complaint)
     assert [guest["name"] for guest in result["guests"]["n1"]] == ["vn1-3"]
     assert node.asked("present") == asked
-    assert not said or json.loads(said)["do"] == "join"
-    assert bool(said) == (not asked)
+    assert not output or json.loads(output)["do"] == "join"
+    assert bool(output) == (not asked)
 
 
 def test_whole_playbook_can_be_checked_before_there_is_a_plan(run_dir: pathlib.Path) -> None:
@@ -298,7 +298,7 @@ def test_usage_of_another_form_is_refused(run_dir: pathlib.Path, used: t.Any) ->
 
 
 @pytest.mark.parametrize(
-    "told",
+    "report",
     [
         [{**TOLD, "name": "vn2-3"}],
         [TOLD, TOLD],
@@ -307,8 +307,8 @@ def test_usage_of_another_form_is_refused(run_dir: pathlib.Path, used: t.Any) ->
         [{"name": "vn1-3"}],
     ],
 )
-def test_consoles_of_another_form_are_not_believed(run_dir: pathlib.Path, told: list[dict[str, str]]) -> None:
-    assert act(job_guests, run_dir, Node(good(consoles=told)), state="absent", timeout=60)["failed"]
+def test_consoles_of_another_form_are_not_believed(run_dir: pathlib.Path, report: list[dict[str, str]]) -> None:
+    assert act(job_guests, run_dir, Node(good(consoles=report)), state="absent", timeout=60)["failed"]
     assert not (run_dir / "consoles.n1.json").exists()
 
 
@@ -320,12 +320,12 @@ def test_leftovers_of_a_start_are_an_error(run_dir: pathlib.Path) -> None:
 
 
 def test_nodes_own_error_keeps_its_class(run_dir: pathlib.Path, plan: JobPlan) -> None:
-    told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "ip link add", "cause": "bridge"}
-    result = act(job_guests, run_dir, Node({"version": 1, "ok": False, "error": told, "left": []}), timeout=9)
+    report = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "ip link add", "cause": "bridge"}
+    result = act(job_guests, run_dir, Node({"version": 1, "ok": False, "error": report, "left": []}), timeout=9)
     assert result["failed"]
     assert result["fault"] == "node"
     assert result["msg"] == "n1: bridge br0: not there (ip link add)"
-    assert error(run_dir) == {**told, "what": "n1: bridge br0", "host": "n1"}
+    assert error(run_dir) == {**report, "what": "n1: bridge br0", "host": "n1"}
 
 
 BAD_ANSWERS: dict[str, t.Any] = {
@@ -383,8 +383,8 @@ def test_node_that_falls_silent_is_told_of_though_ssh_says_nothing(run_dir: path
 
 def test_every_error_of_a_start_stays(run_dir: pathlib.Path) -> None:
     files.write(run_dir / "plan.json", make_plan("n1", "n2").to_json())
-    told = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "", "cause": "bridge"}
-    bad = Node({"version": 1, "ok": False, "error": told, "left": []})
+    report = {"fault": "node", "what": "bridge br0", "why": "not there", "hint": "", "cause": "bridge"}
+    bad = Node({"version": 1, "ok": False, "error": report, "left": []})
     act(job_guests, run_dir, Node(b"", others={"n2": bad}), hosts=["n1", "n2"], timeout=9)
     assert files.read_json(run_dir / "error.n2.json")["what"] == "n2: bridge br0"
     assert files.read_json(run_dir / "error.n1.json")["host"] == "n1"
@@ -507,7 +507,7 @@ def test_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("report", "message"),
     [
         ([], "spoke of 0 bare hosts"),
         ([HOST, HOST], "spoke of 2 bare hosts"),
@@ -518,12 +518,12 @@ def test_bare_host_is_told_and_guests_are_told_of_it(run_dir: pathlib.Path) -> N
     ],
 )
 def test_bare_host_answer_of_another_form_is_refused(
-    run_dir: pathlib.Path, told: list[t.Any], words: str
+    run_dir: pathlib.Path, report: list[t.Any], message: str
 ) -> None:  # fmt: skip
     mixed(run_dir)
-    node = Node(good(FACTS), others={"n2": Node(good(bare=told))})
+    node = Node(good(FACTS), others={"n2": Node(good(bare=report))})
     result = act(job_guests, run_dir, node, hosts=["n1", "n2"], timeout=77)
-    assert words in result["msg"]
+    assert message in result["msg"]
     assert node.asked("join") == []
 
 
@@ -537,8 +537,8 @@ def test_bare_host_does_not_speak_for_the_image(run_dir: pathlib.Path) -> None:
     plan = make_plan("n1", "n2", "n3")
     bare = dataclasses.replace(plan.node_parts[2], guests=(), bare_slots=2)
     files.write(run_dir / "plan.json", dataclasses.replace(plan, node_parts=(*plan.node_parts[:2], bare)).to_json())
-    told = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
-    bad = {"version": 1, "ok": False, "error": told, "left": []}
+    report = {"fault": "unclear", "what": "a guest", "why": "panicked", "hint": "", "cause": "", "symptom": "panicked"}
+    bad = {"version": 1, "ok": False, "error": report, "left": []}
     node = Node(bad, others={"n2": Node(bad), "n3": Node(good(bare=[HOST]))})
     act(job_guests, run_dir, node, hosts=["n1", "n2", "n3"], timeout=77)
     assert error(run_dir)["fault"] == "image"

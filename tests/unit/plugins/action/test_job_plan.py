@@ -69,9 +69,9 @@ def test_the_plan_is_for_root_alone(run_dir: pathlib.Path, planning: t.Any) -> N
 def test_job_plan_with_a_saved_answer_asks_no_server(
     run_dir: pathlib.Path, planning: t.Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = {"job_id": JOB, "start_count": START, "slot_hosts": ("n1",), "variables": {}, "resource_list": {}}
+    report = {"job_id": JOB, "start_count": START, "slot_hosts": ("n1",), "variables": {}, "resource_list": {}}
     names = [field.name for field in dataclasses.fields(BatchJob)]
-    keep(BatchJob(**{name: told.get(name, "") for name in names}), run_dir)
+    keep(BatchJob(**{name: report.get(name, "") for name in names}), run_dir)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: pytest.fail("the server was asked"))
     assert act(job_plan, run_dir)["nodes"] == ["n1"]
 

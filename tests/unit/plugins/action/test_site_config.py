@@ -18,10 +18,10 @@ OURS = marked(checked_text({"bridge": "br1", "ram_max": "96G"}, PATH)[0])
 
 
 def test_written_configuration_has_our_mark_and_the_same_values() -> None:
-    told = former(OURS, PATH)
-    assert told["said"] == {"bridge": "br1", "ram_max": 98304}
-    assert (told["fault"], told["readable"], told["by_hand"]) == ("", True, False)
-    assert told["policy"]["timeout"] == 120
+    report = former(OURS, PATH)
+    assert report["said"] == {"bridge": "br1", "ram_max": 98304}
+    assert (report["fault"], report["readable"], report["by_hand"]) == ("", True, False)
+    assert report["policy"]["timeout"] == 120
 
 
 @pytest.mark.parametrize(
@@ -40,17 +40,17 @@ def test_edited_one_is_known(text: str) -> None:
 
 
 def test_faulty_configuration_returns_its_good_values_and_the_fault() -> None:
-    told = former("bridge: br7\nnode_number: seven\nbrigde: x\n", PATH)
-    assert told["said"] == {"bridge": "br7"}
-    assert "did you mean bridge?" in told["fault"]
-    assert told["readable"]
+    report = former("bridge: br7\nnode_number: seven\nbrigde: x\n", PATH)
+    assert report["said"] == {"bridge": "br7"}
+    assert "did you mean bridge?" in report["fault"]
+    assert report["readable"]
 
 
 @pytest.mark.parametrize("text", ["bridge: [br0\n", "- bridge\n- br0\n", "{{ lookup('pipe', 'id') }}\n", "\x00"])
 def test_file_without_a_configuration_is_only_a_fault(text: str) -> None:
-    told = former(text, PATH)
-    assert (told["said"], told["readable"], told["by_hand"]) == ({}, False, True)
-    assert told["fault"]
+    report = former(text, PATH)
+    assert (report["said"], report["readable"], report["by_hand"]) == ({}, False, True)
+    assert report["fault"]
 
 
 @pytest.mark.parametrize(

@@ -171,15 +171,15 @@ def test_node_file_may_say_short_names_for_full_ones(parse: t.Any, tmp_path: pat
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         ({}, "name the job, or a file with its nodes"),
         ({"job_id": "4711; id"}, "not of the form"),
         ({"nodefile": "/nonexistent/nodes"}, "No such file"),
     ],
 )
-def test_inventory_with_faults_names_them(parse: t.Any, options: dict[str, str], said: str) -> None:
-    with pytest.raises(AnsibleParserError, match=said):
+def test_inventory_with_faults_names_them(parse: t.Any, options: dict[str, str], output: str) -> None:
+    with pytest.raises(AnsibleParserError, match=output):
         parse(**options)
 
 

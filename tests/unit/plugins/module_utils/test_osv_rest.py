@@ -64,9 +64,9 @@ def test_any_value_arrives_as_it_is(rest: Rest, server: OsvServer) -> None:
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="$\0", blacklist_categories=("Cs",))), min_size=1))
-def test_command_line_is_read_as_its_words(words: list[str]) -> None:
+def test_command_line_is_read_as_its_words(arguments: list[str]) -> None:
     """By the grammar of OSv's core/commands.cc: words in quotes, in which a backslash keeps what follows."""
-    line, read, at = command_line(words), [], 0
+    line, read, at = command_line(arguments), [], 0
     while at < len(line):
         assert line[at] == '"'
         word, at = "", at + 1
@@ -78,7 +78,7 @@ def test_command_line_is_read_as_its_words(words: list[str]) -> None:
         at += 1
         assert line[at : at + 1] in ("", " ")
         at += 1
-    assert read == words
+    assert read == arguments
 
 
 def test_refusal_of_the_api_is_a_fault_with_its_text(rest: Rest) -> None:
@@ -116,7 +116,7 @@ def http_of(body: bytes, status: str = "200 OK", headers: bytes = b"") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (b"", "no answer"),
         (b"SSH-2.0-OpenSSH\r\n", "no answer"),
@@ -130,11 +130,11 @@ def http_of(body: bytes, status: str = "200 OK", headers: bytes = b"") -> bytes:
         (http_of(b'{"message": "\\u001b[2J"}', "500 Internal"), "status 500"),
     ],
 )
-def test_answer_of_another_form_is_a_fault(answer: bytes, words: str) -> None:
+def test_answer_of_another_form_is_a_fault(answer: bytes, message: str) -> None:
     port, end = serve(answer)
     with contextlib.ExitStack() as stack:
         stack.callback(end)
-        with pytest.raises(OsvFault, match=words) as caught:
+        with pytest.raises(OsvFault, match=message) as caught:
             Rest("127.0.0.1", port=port).version()
     assert str(caught.value).isprintable()
 

@@ -96,13 +96,13 @@ def test_host_files_shows_each_difference(tmp_path: pathlib.Path, place: Place) 
         {"path": f"{tmp_path}/gone", "state": "absent"},
         {"path": f"{tmp_path}/directory", "state": "directory", "mode": "0711"},
     ]
-    shown = place(*entries, check=True, diff=True)["diff"]
-    assert [each["before_header"] for each in shown] == [entry["path"] for entry in entries]
-    assert (shown[0]["before"], shown[0]["after"]) == ("former\n", "newer\n")
-    assert ("mode 0666" in shown[1]["before"], "mode 0644" in shown[1]["after"]) == (True, True)
-    assert (shown[2]["before"], shown[2]["after"]) == ("directory\n", "")
-    assert (shown[3]["before"], "mode 0711" in shown[3]["after"]) == ("", True)
-    assert place(*entries, diff=True)["diff"] == shown
+    printed = place(*entries, check=True, diff=True)["diff"]
+    assert [each["before_header"] for each in printed] == [entry["path"] for entry in entries]
+    assert (printed[0]["before"], printed[0]["after"]) == ("former\n", "newer\n")
+    assert ("mode 0666" in printed[1]["before"], "mode 0644" in printed[1]["after"]) == (True, True)
+    assert (printed[2]["before"], printed[2]["after"]) == ("directory\n", "")
+    assert (printed[3]["before"], "mode 0711" in printed[3]["after"]) == ("", True)
+    assert place(*entries, diff=True)["diff"] == printed
 
 
 def test_host_files_does_not_tell_every_text_once_more(tmp_path: pathlib.Path, place: Place) -> None:
@@ -125,7 +125,7 @@ def test_host_files_makes_parents_and_mends_modes_once(tmp_path: pathlib.Path, p
 
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize(
-    ("state", "there", "words"),
+    ("state", "there", "message"),
     [
         ("directory", "file", "is no directory"),
         ("file", "directory", "is a directory, and a file is wanted"),
@@ -133,13 +133,13 @@ def test_host_files_makes_parents_and_mends_modes_once(tmp_path: pathlib.Path, p
     ],
 )
 def test_host_files_fails_where_something_else_is_and_names_it(
-    tmp_path: pathlib.Path, place: Place, check: bool, state: str, there: str, words: str
+    tmp_path: pathlib.Path, place: Place, check: bool, state: str, there: str, message: str
 ) -> None:
     path = tmp_path / there
     path.write_text("the site's") if there == "file" else path.mkdir()
     result = place({"path": str(path), "state": state, "target": "x"}, check=check)
     assert result["failed"]
-    assert f"{path} {words}" in result["msg"]
+    assert f"{path} {message}" in result["msg"]
     assert there == "directory" or path.read_text() == "the site's"
 
 
@@ -198,11 +198,11 @@ def test_directory_with_content_stays(ssh: pathlib.Path, place: Place) -> None:
 def test_check_mode_says_what_would_be_empty_and_changes_nothing(ssh: pathlib.Path, place: Place) -> None:
     (ssh / "ssh/keys").write_text(BLOCK)
     wanted = [ssh / "ssh/keys", ssh / "ssh"]
-    said = functools.partial(place, *empty(*wanted), check=True, gone=[str(ssh / "ssh/key")])
-    assert said()["paths"] == [str(path) for path in wanted]
+    output = functools.partial(place, *empty(*wanted), check=True, gone=[str(ssh / "ssh/key")])
+    assert output()["paths"] == [str(path) for path in wanted]
     assert (ssh / "ssh/keys").read_text() == BLOCK
     (ssh / "ssh/keys").write_text(f"the site's\n{BLOCK}")
-    assert said()["paths"] == []
+    assert output()["paths"] == []
 
 
 def test_check_mode_counts_what_earlier_entries_would_remove(ssh: pathlib.Path, place: Place) -> None:
@@ -341,7 +341,7 @@ def test_check_mode_counts_what_earlier_entries_would_do(tmp_path: pathlib.Path,
 
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ({"path": "etc/relative"}, "does not begin at the root"),
         ({"mode": "u=rw"}, "mode 'u=rw' is not of octal digits"),
@@ -350,13 +350,13 @@ def test_check_mode_counts_what_earlier_entries_would_do(tmp_path: pathlib.Path,
     ],
 )
 def test_entry_that_cannot_be_meant_is_refused_and_named(
-    tmp_path: pathlib.Path, place: Place, check: bool, entry: Result, words: str
+    tmp_path: pathlib.Path, place: Place, check: bool, entry: Result, message: str
 ) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     whole = {"path": "{root}/file", "content": "x", **entry}
     result = place({**whole, "path": whole["path"].replace("{root}", str(tmp_path))}, check=check)
     assert result["failed"]
-    assert words in result["msg"]
+    assert message in result["msg"]
     assert sorted(tree(tmp_path)) == ["dangling"]
 
 

@@ -21,7 +21,7 @@ MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py
 ACTIONS = sorted(path.stem for path in (ROOT / "plugins" / "action").glob("*.py"))
 
 
-def told(name: str) -> t.Any:
+def documented(name: str) -> t.Any:
     return importlib.import_module(f"ansible_collections.mikelangelo.vtorque.plugins.modules.{name}")
 
 
@@ -39,7 +39,7 @@ def attributes_of(documentation: dict[str, t.Any]) -> dict[str, t.Any]:
 def test_all_are_in_the_action_group() -> None:
     groups = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["action_groups"]
     assert sorted(groups["vtorque"]) == MODULES
-    with_uri = [name for name in MODULES if "attributes.libvirt" in told(name).DOCUMENTATION]
+    with_uri = [name for name in MODULES if "attributes.libvirt" in documented(name).DOCUMENTATION]
     assert sorted(groups["libvirt"]) == with_uri
 
 
@@ -49,15 +49,15 @@ def test_every_action_is_documented() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_documentation_promises_what_all_promise(name: str) -> None:
-    documentation = yaml.safe_load(told(name).DOCUMENTATION)
+    documentation = yaml.safe_load(documented(name).DOCUMENTATION)
     assert documentation["module"] == name
     attributes = attributes_of(documentation)
     assert all(attributes[name]["support"] for name in ("check_mode", "diff_mode", "idempotent"))
     assert attributes["check_mode"]["support"] == "full"
     assert "mikelangelo.vtorque.attributes" in documentation["extends_documentation_fragment"]
-    assert told(name).EXAMPLES.lstrip().startswith("---")
-    assert f"mikelangelo.vtorque.{name}:" in told(name).EXAMPLES
-    assert yaml.safe_load(told(name).RETURN)
+    assert documented(name).EXAMPLES.lstrip().startswith("---")
+    assert f"mikelangelo.vtorque.{name}:" in documented(name).EXAMPLES
+    assert yaml.safe_load(documented(name).RETURN)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -51,10 +51,10 @@ def test_all_lines_that_are_missing_are_named_at_once(
 ) -> None:
     text = CONFIG.replace("= 360 sec", "= 10 sec").replace("= Alloc,Contain", "= (null)")
     text = text.replace("= /etc/vtorque/slurm/prolog", "= (null)").replace("= /etc/vtorque/slurm/epilog", "= (null)")
-    said = run(slurm_info, capfd, commands=str(commands(tmp_path / "bin", text)))["settings"]
+    output = run(slurm_info, capfd, commands=str(commands(tmp_path / "bin", text)))["settings"]
     lines = ("PrologFlags=Alloc,Contain", "BatchStartTimeout=", "Prolog=/etc/vtorque/", "Epilog=/etc/vtorque/")
-    assert len(said) == len(lines)
-    assert all(f"write {line}" in one for line, one in zip(lines, said, strict=True))
+    assert len(output) == len(lines)
+    assert all(f"write {line}" in one for line, one in zip(lines, output, strict=True))
 
 
 def test_lines_that_lead_to_our_launchers_are_named_by_pattern_and_link_too(

@@ -162,8 +162,8 @@ class Connection:
         return self.hypervisor.running.get(name)
 
     def figures(self, names: t.Collection[str], within_s: float) -> dict[str, dict[str, int]]:
-        told = {"cpu.process": 2_500_000_000, "block.0.rd.bytes": 10, "block.1.rd.bytes": 5, "net.0.tx.bytes": 7}
-        return {name: dict(told) for name in names if name in self.hypervisor.running}
+        report = {"cpu.process": 2_500_000_000, "block.0.rd.bytes": 10, "block.1.rd.bytes": 5, "net.0.tx.bytes": 7}
+        return {name: dict(report) for name in names if name in self.hypervisor.running}
 
     def create(self, xml: str) -> DomainFacts:
         if self.hypervisor.refuses:
@@ -252,8 +252,10 @@ def like_qemu(place: pathlib.Path, guest: pathlib.Path, opens: pathlib.Path, **h
     program = place / "qemu-system-test"
     if not program.exists():
         shutil.copy("/bin/sh", program)
-    words = ["qemu-system-test", "-p", "-c", QEMU, str(opens), str(guest)]
-    process = subprocess.Popen(words, **{"executable": program, **how}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    arguments = ["qemu-system-test", "-p", "-c", QEMU, str(opens), str(guest)]
+    process = subprocess.Popen(
+        arguments, **{"executable": program, **how}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     return process
@@ -324,8 +326,8 @@ class Node:
         write = files_module.write
         patch.setattr(files_module, "write", lambda path, text, **_reader: write(path, text))
 
-    def render(self, told: seed.Seed, *_places: object) -> dict[str, str]:
-        self.seeds.append(told)
+    def render(self, report: seed.Seed, *_places: object) -> dict[str, str]:
+        self.seeds.append(report)
         return {"user-data": "#cloud-config\n"}
 
     def wait(self, waiting: t.Sequence[readiness.Awaited], *_more: object, **_options: object) -> dict[str, str]:
@@ -429,12 +431,12 @@ class Node:
     def log(self) -> pathlib.Path:
         return self.settings.record_dir(JOB, 1) / "vtorque.log"
 
-    def wait_for_words(self, words: str) -> None:
+    def wait_for_words(self, message: str) -> None:
         """In the job's log."""
         with contextlib.closing(inotify_simple.INotify()) as watch:
             watch.add_watch(str(self.log), inotify_simple.flags.MODIFY)
             until = Deadline.after(PATIENCE_S)
-            while words not in self.log.read_text():
+            while message not in self.log.read_text():
                 assert not until.passed, self.log.read_text()
                 watch.read(timeout=1000)
 

@@ -50,7 +50,7 @@ def seen(finding: Finding) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("look", "check", "shown"),
+    ("look", "check", "printed"),
     [
         (doctor.look_at_libvirt, "check_libvirt", "ok"),
         (doctor.look_at_virtualisation, "check_virtualisation", "kvm"),
@@ -59,12 +59,12 @@ def seen(finding: Finding) -> tuple[str, str]:
     ],
 )
 def test_causes_of_notes_are_checked(
-    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, look: t.Any, check: str, shown: str
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, look: t.Any, check: str, printed: str
 ) -> None:
     """What would put the node offline is what the doctor finds."""
     asked: list[NodeSettings] = []
     monkeypatch.setattr(causes, check, asked.append)
-    assert seen(look(settings)) == ("ok", shown)
+    assert seen(look(settings)) == ("ok", printed)
     assert asked == [settings]
     fault = NodeFault("it", "is broken", cause="bridge")
     monkeypatch.setattr(causes, check, raiser(fault))
@@ -132,7 +132,7 @@ BROKEN = ImageFault("image odd", "can be written by others than root")
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "words"),
+    ("found", "state", "message"),
     [
         ([("a", GOOD)], "ok", ""),
         ([("a", GOOD), ("odd", BROKEN)], "warn", "1 of 2 images cannot be used: image odd: can be written"),
@@ -145,13 +145,13 @@ def test_pool(
     monkeypatch: pytest.MonkeyPatch,
     found: list[tuple[str, images.Image | VTorqueError]],
     state: str,
-    words: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr(images, "list_images", lambda _pool: found)
     finding = doctor.look_at_pool(settings.pool)
     assert finding.state == state
-    assert finding.problem.startswith(words)
-    assert bool(finding.problem) == bool(words)
+    assert finding.problem.startswith(message)
+    assert bool(finding.problem) == bool(message)
 
 
 @pytest.mark.parametrize(("default", "state"), [("debian12", "ok"), ("debian13", "bad"), (None, "ok")])
@@ -254,7 +254,7 @@ def test_leftovers_of_the_last_sweep_are_reported(settings: NodeSettings) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected", "words"),
+    ("changes", "expected", "message"),
     [
         ({}, ("ok", "-"), ""),
         ({"home_export": "127.0.0.1:/home"}, ("ok", "nfs"), ""),
@@ -265,7 +265,7 @@ def test_leftovers_of_the_last_sweep_are_reported(settings: NodeSettings) -> Non
 )
 def test_sharing(
     settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, changes: dict[str, t.Any], expected: tuple[str, str],
-    words: str,
+    message: str,
 ) -> None:  # fmt: skip
     def resolve(name: str, *_more: object, **_how: object) -> list[object]:
         if name.endswith(".invalid"):
@@ -275,8 +275,8 @@ def test_sharing(
     monkeypatch.setattr(doctor.socket, "getaddrinfo", resolve)
     finding = doctor.look_at_sharing(dataclasses.replace(settings, **changes))
     assert seen(finding) == expected
-    assert finding.problem.startswith(words)
-    assert bool(finding.problem) == bool(words)
+    assert finding.problem.startswith(message)
+    assert bool(finding.problem) == bool(message)
 
 
 def test_sharing_without_its_program(settings: NodeSettings) -> None:
@@ -329,7 +329,7 @@ def test_mark_of_a_sweep_is_renewed_and_never_in_the_way(settings: NodeSettings,
 
 
 @pytest.mark.parametrize(
-    ("ages_s", "why", "expected", "words"),
+    ("ages_s", "why", "expected", "message"),
     [
         ((), "", ("ok", "0"), ""),
         ((10.0, 60.0), "", ("ok", "2"), ""),
@@ -338,7 +338,7 @@ def test_mark_of_a_sweep_is_renewed_and_never_in_the_way(settings: NodeSettings,
     ],
 )
 def test_records_that_the_front_end_does_not_get_are_told(
-    settings: NodeSettings, ages_s: tuple[float, ...], why: str, expected: tuple[str, str], words: str
+    settings: NodeSettings, ages_s: tuple[float, ...], why: str, expected: tuple[str, str], message: str
 ) -> None:
     """A word, and never more: the node is well."""
     for number, age_s in enumerate(ages_s):
@@ -351,7 +351,7 @@ def test_records_that_the_front_end_does_not_get_are_told(
         delivery_queue.tried(key, why, settings.state_dir)
     finding = doctor.look_at_spool(settings)
     assert seen(finding) == expected
-    assert re.search(words, finding.problem)
+    assert re.search(message, finding.problem)
 
 
 def test_each_check_is_known(settings: NodeSettings) -> None:
@@ -395,7 +395,7 @@ def test_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("totals", "raises", "state", "shown", "words"),
+    ("totals", "raises", "state", "printed", "message"),
     [
         ((0, 0), True, "ok", "-", ""),
         ((0, 0), False, "warn", "-", "hugepages_raise is false"),
@@ -411,15 +411,15 @@ def test_huge_pages_are_counted_and_warned_of_where_they_hinder(
     totals: tuple[int, int],
     raises: bool,
     state: str,
-    shown: str,
-    words: str,
+    printed: str,
+    message: str,
 ) -> None:
     pools = Pools(tmp_path / "sys", monkeypatch)
     for cell, total in enumerate(totals):
         pools.set(cell, total, 10 if total and not cell else 0)
     monkeypatch.setattr(memory, "node_mib", lambda: 1000)
     finding = doctor.check_pages(dataclasses.replace(settings, host_ram_mib=100, pages_raise=raises))
-    assert (seen(finding), words in finding.problem) == ((state, shown), True)
+    assert (seen(finding), message in finding.problem) == ((state, printed), True)
 
 
 def test_kernel_without_huge_pages_is_nothing_to_look_at(

@@ -143,10 +143,10 @@ def test_what_does_not_live_goes_and_nothing_else(node: Node) -> None:
     node.start(8, 2, run=True)
     (node.settings.guests_dir / "lost+found").mkdir()
     swept = node.sweep(lambda job_id, _start: job_id == "8.head")
-    assert [(said.key, [thing.split()[0] for thing in said.things]) for said in swept.removed] == [
+    assert [(output.key, [thing.split()[0] for thing in output.things]) for output in swept.removed] == [
         ("7.head.1", ["domain", "directory", "slot", "shell", "run"])
     ]
-    assert [said.key for said in swept.living] == ["8.head.2"]
+    assert [output.key for output in swept.living] == ["8.head.2"]
     assert swept.left == ()
     assert node.things == {"8.head.2", "vcn1-8", "lost+found"}
 
@@ -161,20 +161,20 @@ def test_one_look_removes_nothing(node: Node) -> None:
     for _look in range(3):
         swept = node.sweep(twice_s=3600.0)
         assert swept.removed == ()
-        assert [said.key for said in swept.left] == ["7.head.1"]
+        assert [output.key for output in swept.left] == ["7.head.1"]
     assert node.things == {"7.head.1", "vcn1-7"}
-    assert [said.key for said in node.sweep(twice_s=0.0).removed] == ["7.head.1"]
+    assert [output.key for output in node.sweep(twice_s=0.0).removed] == ["7.head.1"]
 
 
 def test_second_look_counts_from_the_first_one(node: Node) -> None:
     node.start(7)
     node.sweep(twice_s=60.0)
     file = node.settings.run_dir / "suspects.json"
-    kept = json.loads(file.read_text())
+    stored = json.loads(file.read_text())
     for earlier_s, goes in ((50.0, False), (61.0, True)):
         file.unlink()
-        moved = {key: first - earlier_s for key, first in kept["suspects"].items()}
-        file.write_text(json.dumps({**kept, "suspects": moved}))
+        moved = {key: first - earlier_s for key, first in stored["suspects"].items()}
+        file.write_text(json.dumps({**stored, "suspects": moved}))
         assert bool(node.sweep(twice_s=60.0).removed) is goes
 
 
@@ -189,7 +189,7 @@ def test_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: str
         if who == "shell":
             node.run("7.head.1", shell=ProcessId.of(os.getpid()))
         swept = node.sweep(alive if who in ("server", "maker") else dead, lambda _job: who == "mom")
-    assert [said.key for said in swept.living] == ["7.head.1"]
+    assert [output.key for output in swept.living] == ["7.head.1"]
     assert json.loads((node.settings.run_dir / "suspects.json").read_text())["suspects"] == {}
     assert node.sweep(twice_s=3600.0).removed == ()
 
@@ -216,8 +216,8 @@ def test_file_of_suspects_that_says_nothing_costs_only_time(node: Node, garbage:
 def test_suspicion_of_another_boot_or_form_is_none(node: Node, changes: dict[str, object]) -> None:
     node.start(7)
     node.settings.run_dir.mkdir()
-    told = {"version": 1, "boot_id": process_id.boot_id(), "suspects": {"7.head.1": 0.0}, **changes}
-    (node.settings.run_dir / "suspects.json").write_text(json.dumps(told))
+    report = {"version": 1, "boot_id": process_id.boot_id(), "suspects": {"7.head.1": 0.0}, **changes}
+    (node.settings.run_dir / "suspects.json").write_text(json.dumps(report))
     assert node.sweep(twice_s=1.0).removed == ()
 
 
@@ -231,7 +231,7 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
             node.sweep(dead, lambda job_id: job_id == "2.head")
         swept = node.sweep(dead, lambda job_id: job_id in ("1.head", "2.head"))
     assert node.things == {"1.head.1", "2.head.1", "3.head.1", "vcn1-1", "vcn1-2", "vcn1-3"}
-    assert {said.key: said.why for said in swept.living} == {
+    assert {output.key: output.why for output in swept.living} == {
         "1.head.1": f"process {os.getpid()} is at work for it",
         "2.head.1": "the batch system has something of its job here",
         "3.head.1": f"its job's shell lives, process {os.getpid()}",
@@ -257,24 +257,24 @@ def test_watcher_of_a_lost_job_is_notified_of_its_end(node: Node, monkeypatch: p
     fcntl.flock(watcher, fcntl.LOCK_SH)
     real = sweep.present_absent.absent
 
-    def absent(*words: t.Any, **how: t.Any) -> tuple[str, ...]:
+    def absent(*arguments: t.Any, **how: t.Any) -> tuple[str, ...]:
         watcher.close()
-        return real(*words)
+        return real(*arguments)
 
     monkeypatch.setattr(sweep.present_absent, "absent", absent)
     assert node.sweep(unknown).removed == ()
     assert node.sweep(dead, lambda _job: True).removed == ()
     assert node.sweep(dead, twice_s=3600.0).removed == ()
     assert not watcher.closed
-    assert [said.key for said in node.sweep().removed] == ["7.head.1"]
+    assert [output.key for output in node.sweep().removed] == ["7.head.1"]
 
 
 def test_unknown_is_never_over_and_keeps_no_other_start_waiting(node: Node) -> None:
     node.start(7)
     node.start(8)
     swept = node.sweep(lambda job_id, start: unknown(job_id, start) if job_id == "7.head" else False)
-    assert [said.key for said in swept.removed] == ["8.head.1"]
-    assert [(said.key, "cannot be reached" in said.why) for said in swept.left] == [("7.head.1", True)]
+    assert [output.key for output in swept.removed] == ["8.head.1"]
+    assert [(output.key, "cannot be reached" in output.why) for output in swept.left] == [("7.head.1", True)]
     assert node.things == {"7.head.1", "vcn1-7"}
 
 
@@ -294,7 +294,7 @@ def test_many_at_once_are_looked_at_by_a_person_first(node: Node, count: int, an
     swept = node.sweep(mass=2, any_number=any_number)
     assert len(swept.removed) == goes
     assert len(swept.left) == count - goes
-    assert all("3 starts at once" in said.why for said in swept.left)
+    assert all("3 starts at once" in output.why for output in swept.left)
 
 
 def test_a_silent_libvirt_is_never_an_absent_guest(node: Node) -> None:
@@ -302,9 +302,9 @@ def test_a_silent_libvirt_is_never_an_absent_guest(node: Node) -> None:
     node.run("9.head.1")
     node.silence_libvirt()
     swept = node.sweep()
-    assert [(said.key, said.things[-1]) for said in swept.removed] == [("9.head.1", "run directory 9.head.1")]
-    assert [said.key for said in swept.left] == ["", "7.head.1"]
-    assert all("gave no answer" in said.why for said in swept.left)
+    assert [(output.key, output.things[-1]) for output in swept.removed] == [("9.head.1", "run directory 9.head.1")]
+    assert [output.key for output in swept.left] == ["", "7.head.1"]
+    assert all("gave no answer" in output.why for output in swept.left)
     assert node.things == {"7.head.1", "vcn1-7"}
 
 
@@ -314,7 +314,7 @@ def test_domain_without_files_is_found(node: Node) -> None:
     for path in sorted((node.settings.guests_dir / key).rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (node.settings.guests_dir / key).rmdir()
-    assert [said.things for said in node.sweep().removed] == [("domain vcn1-7",)]
+    assert [output.things for output in node.sweep().removed] == [("domain vcn1-7",)]
 
 
 @pytest.mark.parametrize("how", ["sweep", "boot"])
@@ -330,7 +330,7 @@ def test_what_is_of_an_earlier_boot_goes_at_once_without_anybodys_word(node: Nod
         assert swept.left == ()
     else:
         swept = node.sweep(unknown, lambda _job: True)
-    assert [said.key for said in swept.removed] == [f"{number}.head.1" for number in range(1, 7)]
+    assert [output.key for output in swept.removed] == [f"{number}.head.1" for number in range(1, 7)]
     assert node.things == {"8.head.1", "9.head.1", "vcn1-8", "vcn1-9"}
 
 
@@ -349,7 +349,7 @@ def test_huge_pages_of_a_dead_start_are_given_back_by_the_sweep(node: Node, monk
     lowered = []
     monkeypatch.setattr(hugepages, "read_pools", lambda: {(99, 2048): hugepages.Pool(12, 5)})
     monkeypatch.setattr(hugepages, "_set", lambda pool, count: lowered.append((pool, count)) or "")
-    assert [said.key for said in node.sweep(lambda job, _start: job == "8.head").removed] == ["7.head.1"]
+    assert [output.key for output in node.sweep(lambda job, _start: job == "8.head").removed] == ["7.head.1"]
     assert lowered == [((99, 2048), 7)]
     assert not path.exists()
     assert living.exists()
@@ -379,7 +379,7 @@ def test_interrupts_of_a_dead_start_are_put_back_by_the_sweep(
     file.parent.mkdir()
     file.write_text("7\n")
     path = moved_interrupts(node, "7.head.1", process_id.boot_id())
-    assert [said.key for said in node.sweep(lambda _job, _start: False).removed] == ["7.head.1"]
+    assert [output.key for output in node.sweep(lambda _job, _start: False).removed] == ["7.head.1"]
     assert (file.read_text(), path.exists()) == ("0-3", False)
 
 
@@ -441,7 +441,7 @@ def test_leftover_after_its_removal_is_reported(node: Node, monkeypatch: pytest.
     monkeypatch.setattr(sweep.present_absent, "absent", lambda *_words, **_how: ("domain vcn1-7",))
     swept = node.sweep()
     assert swept.removed == ()
-    assert [said.key for said in swept.left] == [key]
+    assert [output.key for output in swept.left] == [key]
     assert "still here" in swept.left[0].why
 
 
@@ -457,7 +457,7 @@ def test_failed_removal_is_reported_and_stops_no_other(node: Node, monkeypatch: 
 
     monkeypatch.setattr(sweep.present_absent, "absent", absent)
     swept = node.sweep()
-    assert [said.key for said in swept.removed] == ["8.head.1"]
+    assert [output.key for output in swept.removed] == ["8.head.1"]
     (left,) = swept.left
     assert left.key == "7.head.1"
     assert "domain vcn1-7" in left.why
@@ -475,8 +475,8 @@ def test_sweep_without_time_left_reports_the_rest(node: Node) -> None:
 
     for is_alive in (asks_for_long, dead):
         swept = sweep.sweep(node.settings, is_alive, no_files, Deadline(at), twice_s=0.0)
-        assert sorted(said.key for said in swept.left) == ["7.head.1", "8.head.1"]
-        assert all("no time was left" in said.why for said in swept.left)
+        assert sorted(output.key for output in swept.left) == ["7.head.1", "8.head.1"]
+        assert all("no time was left" in output.why for output in swept.left)
     assert node.things == {"7.head.1", "8.head.1", "vcn1-7", "vcn1-8"}
 
 

@@ -104,19 +104,19 @@ def test_file_without_bytecode_is_compiled_again(tmp_path: pathlib.Path, compile
 def test_cache_directory_that_others_can_write_is_not_used(
     tmp_path: pathlib.Path, compiled: list[str], how: str
 ) -> None:
-    kept = tmp_path / "kept"
+    stored = tmp_path / "kept"
     there = tmp_path / "there"
     if how in ("writable", "another's"):
-        kept.mkdir()
-        kept.chmod(0o777 if how == "writable" else 0o755)
+        stored.mkdir()
+        stored.chmod(0o777 if how == "writable" else 0o755)
     if how == "another's":
-        os.chown(kept, 65534, -1)
+        os.chown(stored, 65534, -1)
     if how == "a link":
         there.mkdir(mode=0o700)
-        kept.symlink_to(there)
+        stored.symlink_to(there)
     if how == "a file":
-        kept.write_text("")
-    place = tmp_path / "nothing/kept" if how == "no parent" else kept
+        stored.write_text("")
+    place = tmp_path / "nothing/kept" if how == "no parent" else stored
     (tmp_path / "site/word.j2").write_text("{{ word }}")
     for _time in range(2):
         assert templates.render("word.j2", site_dir=tmp_path / "site", compiled=place, word="x") == "x"

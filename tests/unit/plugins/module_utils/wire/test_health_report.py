@@ -29,7 +29,7 @@ LOUD = Finding("note", WARN, "yes", "fan is loud")
 
 
 @pytest.mark.parametrize(
-    ("findings", "well", "words"),
+    ("findings", "well", "arguments"),
     [
         ((), True, ()),
         ((Finding("libvirt"), Finding("ssh", NONE, "-")), True, ()),
@@ -37,24 +37,26 @@ LOUD = Finding("note", WARN, "yes", "fan is loud")
         ((LOUD, DEAD), False, ("libvirt: is dead (start it)", "note: fan is loud")),
     ],
 )
-def test_node_needs_somebody_for_what_is_bad(findings: tuple[Finding, ...], well: bool, words: tuple[str, ...]) -> None:
+def test_node_needs_somebody_for_what_is_bad(
+    findings: tuple[Finding, ...], well: bool, arguments: tuple[str, ...]
+) -> None:
     report = Report("cn1", findings)
-    assert (report.well, report.problems) == (well, words)
+    assert (report.well, report.problems) == (well, arguments)
     assert report.to_dict()["well"] is well
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "kept"),
+    ("old", "new", "stored"),
     [(None, BAD, BAD), (OK, BAD, BAD), (OK, WARN, WARN), (WARN, OK, WARN), (BAD, WARN, BAD), (NONE, OK, OK)],
 )
-def test_worse_of_two_findings_stays(old: str | None, new: str, kept: str) -> None:
+def test_worse_of_two_findings_stays(old: str | None, new: str, stored: str) -> None:
     others = (Finding("policy"), Finding("note"))
     report = Report("cn1", (others[0], *([Finding("time", old)] if old else []), others[1]))
     after = report.with_finding(Finding("time", new))
     assert [finding.check for finding in after.findings] == ["policy", "time", "note"]
     found = after.finding("time")
     assert found is not None
-    assert found.state == kept
+    assert found.state == stored
 
 
 def test_report_crosses_a_connection() -> None:

@@ -64,9 +64,9 @@ def test_points_of_another_form_are_refused(points: str) -> None:
 
 
 def test_tag_is_the_sites_form_with_what_it_names() -> None:
-    told = {"user": "alice", "job_id": "7.head", "node": "cn1", "rank": 2}
+    report = {"user": "alice", "job_id": "7.head", "node": "cn1", "rank": 2}
     form = "snapTask-[username]-[jobid]-[node].[rank]-[other]"
-    assert series.format_tag(form, **told) == "snapTask-alice-7.head-cn1.2-[other]"  # type: ignore[arg-type]
+    assert series.format_tag(form, **report) == "snapTask-alice-7.head-cn1.2-[other]"  # type: ignore[arg-type]
 
 
 @given(st.text())

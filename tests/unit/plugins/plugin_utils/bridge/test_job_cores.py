@@ -62,9 +62,9 @@ def test_a_shared_node_without_cpusets_takes_no_guests(
     asked: list[str], exclusive: bool, fault: type[Exception], hint: str
 ) -> None:
     policy = Policy(pbs_exclusive_node_alloc=exclusive, kill_user_processes_after_job=False)
-    with pytest.raises(fault, match="other jobs may run there") as told:
+    with pytest.raises(fault, match="other jobs may run there") as report:
         job_cores.cores_of(JOB, policy, "cn2")
-    assert hint in str(told.value)
+    assert hint in str(report.value)
     assert asked == ["cn2"]
 
 
@@ -73,7 +73,7 @@ def test_on_a_shared_node_whose_cpusets_follow_guests_boot_where_no_job_is(
 ) -> None:
     monkeypatch.setattr(node_traces, "cpusets", lambda job_id: (f"job_{job_id}",))
     monkeypatch.setattr(cpus, "of_groups", lambda patterns: {("job_8.head",): (3,)}.get(patterns, ()))
-    monkeypatch.setattr(cpus, "not_given", lambda *words: words)
+    monkeypatch.setattr(cpus, "not_given", lambda *arguments: arguments)
     policy = Policy(batch_system="slurm", pbs_exclusive_node_alloc=False, host_os_core_count=1)
     assert job_cores.cores_of(JOB, policy, "cn2") == (("job_*",), 1, 1)
     assert job_cores.cores_of(dataclasses.replace(JOB, job_id="8.head"), policy, "cn2") == (3,)

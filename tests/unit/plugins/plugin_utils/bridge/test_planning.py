@@ -150,9 +150,9 @@ def test_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
     """The hook has the server's word itself, and the playbook what the hook has kept of it."""
     first = site.digest
     job_snapshot.keep(site.job, site.place)
-    kept = job_snapshot.read_snapshot(site.job.job_id, site.place)
-    assert kept is not None
-    site.job, site.policy = kept, Policy(**vars(site.policy))
+    stored = job_snapshot.read_snapshot(site.job.job_id, site.place)
+    assert stored is not None
+    site.job, site.policy = stored, Policy(**vars(site.policy))
     assert site.digest == first
 
 

@@ -130,8 +130,8 @@ def test_wish_for_a_suspension_ends_who_follows_where_the_job_ended(
     monkeypatch.setattr(world, "park", park, raising=False)
     monkeypatch.setattr(world, "release_command", lambda job_id: f"qrls {job_id}", raising=False)
     world.follow("R", "R", *([] if ends else ["R"]))
-    said = "vtorque: suspended by its owner; qrls 7.head lets it go on"
-    assert world.did == [said, *(["park 7.head"] if ends else [])]
+    output = "vtorque: suspended by its owner; qrls 7.head lets it go on"
+    assert world.did == [output, *(["park 7.head"] if ends else [])]
     assert pause_order.is_ordered(world.settings, KEY) == ends
     assert ("not suspended: job 7.head: qrerun: not allowed" in capfd.readouterr().err) == (not ends)
 

@@ -42,7 +42,7 @@ class Ahead:
 
     def look(self, **changes: t.Any) -> list[str]:
         """What is wanted afterwards."""
-        self.said = templates_ahead.want_default_template(Policy(**{**SITE, **changes}), self.settings)
+        self.output = templates_ahead.want_default_template(Policy(**{**SITE, **changes}), self.settings)
         return [str(what) for what in wants.wanted(self.settings)]
 
 
@@ -53,13 +53,13 @@ def ahead(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Ahead:
 
 def test_default_guest_is_wanted_and_the_unit_is_called(ahead: Ahead) -> None:
     assert ahead.look() == ["debian12@3:2:4096:sharedfs:kvm:x86_64"]
-    assert (ahead.called, ahead.said) == (1, "")
+    assert (ahead.called, ahead.output) == (1, "")
 
 
 @pytest.mark.parametrize("changes", [{"warm_start": False}, {"img_default": None}, {"img_default": "~/own.qcow2"}])
 def test_site_without_a_default_that_can_be_warm_wants_none(ahead: Ahead, changes: dict[str, t.Any]) -> None:
     assert ahead.look(**changes) == []
-    assert (ahead.called, ahead.said) == (0, "")
+    assert (ahead.called, ahead.output) == (0, "")
 
 
 def test_image_that_cannot_be_warm_is_not_wanted(ahead: Ahead) -> None:
@@ -75,4 +75,4 @@ def test_unit_is_not_called_while_a_job_has_guests_here(ahead: Ahead) -> None:
 
 def test_sweep_says_what_is_wrong_and_goes_on(ahead: Ahead) -> None:
     assert ahead.look(img_default="missing") == []
-    assert "no such image" in ahead.said
+    assert "no such image" in ahead.output

@@ -183,11 +183,11 @@ class JobPlace:
             self.guest = Namespace(self.root, self.uid, self.shell, busybox=busybox, program=sshd)
             self.stack.callback(self.guest.close)
             assert self.guest.process.stderr
-            said = self.guest.process.stderr.readline()
-            if "listening" in said:
+            output = self.guest.process.stderr.readline()
+            if "listening" in output:
                 return
             self.guest.close()
-        raise AssertionError(said)
+        raise AssertionError(output)
 
     def _no_places(self) -> None:
         """What run.sh made for sessions that nobody ended: in a guest it goes with the guest."""
@@ -204,14 +204,14 @@ class JobPlace:
         path.write_text(text.replace("/tmp/vtorque.job", f"{self.root}/home/.vtorque.job"))
         path.chmod(0o755)
 
-    def set_in_program(self, module: str, words: str, others: str) -> None:
+    def set_in_program(self, module: str, message: str, others: str) -> None:
         """Put other words into the installed program, as where they say how long it waits."""
         self.prefix = self.root / "opt"  # that of all tests stays as it is
         self.program = install(self.prefix)
         (program,) = (self.prefix / "venv/lib").glob(f"python3*/site-packages/**/{module}")
         text = program.read_text()
-        assert text.count(words) == 1
-        program.write_text(text.replace(words, others))
+        assert text.count(message) == 1
+        program.write_text(text.replace(message, others))
 
     def _keys(self) -> None:
         for name in ("host", "job"):
@@ -359,13 +359,13 @@ class JobPlace:
         columns = "pid,ppid,pgid,sid,user,stat,wchan:20,args"
         return subprocess.run(["ps", "-eo", columns], capture_output=True, text=True, timeout=60, check=True).stdout
 
-    def processes(self, words: bytes) -> list[int]:
+    def processes(self, arguments: bytes) -> list[int]:
         """Processes of the user whose command line holds these words."""
         found = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{name}/cmdline", "rb") as stream:
-                    if words in stream.read() and os.stat(f"/proc/{name}").st_uid == self.uid:
+                    if arguments in stream.read() and os.stat(f"/proc/{name}").st_uid == self.uid:
                         found.append(int(name))
             except (FileNotFoundError, ProcessLookupError):
                 continue

@@ -157,11 +157,11 @@ class Site:
         euser: str = USER,
     ) -> None:  # fmt: skip
         """What the server says of the job."""
-        words = {
+        arguments = {
             "START": str(start), "OTHER": other, "INTERACTIVE": str(interactive), "REQUEST": request, "EUSER": euser
         }  # fmt: skip
         text = QSTAT
-        for word, value in words.items():
+        for word, value in arguments.items():
             text = text.replace(word, value)
         (self.place / "job").write_text(text)
 
@@ -178,7 +178,7 @@ class Site:
         """Does the server hold the job?"""
         return (self.place / "holds").read_text() == "u\n"
 
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """The commands of the batch system that changed something, in order."""
         path = self.place / "told"
         lines = path.read_text().splitlines() if path.exists() else []
@@ -240,9 +240,9 @@ class Site:
                 ansible=(str(place / "bin/ansible"),), node=(str(place / "bin/node"),),
                 record=(str(place / "bin/record"),), user_script=(str(place / "bin/user_script"),)), program))
         """)
-        words = [role, marker, str(os.getpid()), "t1", *torque]
+        arguments = [role, marker, str(os.getpid()), "t1", *torque]
         return subprocess.run(
-            ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program, *words],
+            ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", program, *arguments],
             capture_output=True, text=True, timeout=300, umask=0o077, check=False,
         )  # fmt: skip
 

@@ -54,8 +54,8 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
 def test_proposals_of_vsbatch_are_options_of_sbatch(
     tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]
 ) -> None:
-    words = {**vsub.completion_words(str(tmp_path)), **registry.completion_words("slurm")}
-    text = templates.render("completion/vsub.bash.j2", site_dir=None, **words)
+    arguments = {**vsub.completion_words(str(tmp_path)), **registry.completion_words("slurm")}
+    text = templates.render("completion/vsub.bash.j2", site_dir=None, **arguments)
     script = f'compopt() {{ :; }}\n{text}\n_vsub vsbatch "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"; complete -p\n'
     done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
@@ -64,7 +64,7 @@ def test_proposals_of_vsbatch_are_options_of_sbatch(
 
 
 @pytest.mark.parametrize(
-    ("words", "proposed"),
+    ("arguments", "proposed"),
     [
         (["j"], ["job"]),
         (["job", "l"], ["list", "log"]),
@@ -89,18 +89,18 @@ def test_proposals_of_vsbatch_are_options_of_sbatch(
         (["nonsense", ""], []),
     ],
 )
-def test_vmgr_proposals(tmp_path: pathlib.Path, words: list[str], proposed: list[str]) -> None:
-    pool, kept = tmp_path / "pool", tmp_path / "records"
-    for path in (pool / "debian12@3", pool / "tiny@1", kept / "4711.head.1", kept / "72-1.head.1"):
+def test_vmgr_proposals(tmp_path: pathlib.Path, arguments: list[str], proposed: list[str]) -> None:
+    pool, stored = tmp_path / "pool", tmp_path / "records"
+    for path in (pool / "debian12@3", pool / "tiny@1", stored / "4711.head.1", stored / "72-1.head.1"):
         path.mkdir(parents=True)
-    (kept / "35.lab.1").mkdir()
-    (kept / "35.lab.1/record.json").write_text(json.dumps({"job_id": "35.lab", "alias": "33_1", "start": 1}))
-    told = main.completion_words(str(pool), str(kept))
-    text = templates.render("completion/vmgr.bash.j2", site_dir=None, **told)
+    (stored / "35.lab.1").mkdir()
+    (stored / "35.lab.1/record.json").write_text(json.dumps({"job_id": "35.lab", "alias": "33_1", "start": 1}))
+    report = main.completion_words(str(pool), str(stored))
+    text = templates.render("completion/vmgr.bash.j2", site_dir=None, **report)
     script = (
         f'compopt() {{ :; }}\n{text}\nCOMP_WORDS=(vmgr "$@")\nCOMP_CWORD=$#\n'
         '_vmgr vmgr "${!#}" "${COMP_WORDS[COMP_CWORD-1]}"\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
     )
-    done = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", script, "bash", *arguments], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == sorted(proposed)
     assert done.stderr == ""

@@ -88,7 +88,7 @@ def test_modes(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "log", "shown", "level"),
+    ("config", "log", "printed", "level"),
     [
         ("", {}, False, "info"),
         ("", {"show": True}, True, "info"),
@@ -102,7 +102,7 @@ def test_modes(site: Site) -> None:
     ],
 )
 def test_owner_sees_what_the_prologue_does_when_he_asks(
-    site: Site, config: str, log: dict[str, bool], shown: bool, level: str
+    site: Site, config: str, log: dict[str, bool], printed: bool, level: str
 ) -> None:
     site.policy(config)
     site.job(request=Request().with_log(log).encode())
@@ -110,9 +110,9 @@ def test_owner_sees_what_the_prologue_does_when_he_asks(
     done = site.prologue()
     assert done.returncode == 0
     lines = done.stderr.splitlines()
-    assert ("vtorque: TASK [one]" in lines) == shown
+    assert ("vtorque: TASK [one]" in lines) == printed
     assert all(line.startswith("vtorque: ") for line in lines)
-    assert bool(lines) == shown
+    assert bool(lines) == printed
     assert site.played()[-1].endswith(" -vv") == (level != "info")
     text = (site.state_dir / "records" / KEY / "vtorque.log").read_text()
     assert (" debug prologue: hosts t1" in text) == (level != "info")
@@ -169,7 +169,7 @@ def test_playbook_that_is_killed_blames_nobody(site: Site) -> None:
     assert done.returncode == REQUEUE
     assert "ansible-playbook was killed by signal 9 (try 1 of 3)" in done.stderr
     assert site.verdict("12-1.th.1")["fault"] == "unclear"
-    assert site.told() == []
+    assert site.reported() == []
 
 
 def test_failure_after_the_ready_record_takes_it_back(site: Site) -> None:
@@ -309,8 +309,8 @@ def test_words_say_that_the_server_was_asked_in_vain(site: Site) -> None:
 def test_question_that_we_cut_off_does_not_hide_what_the_server_said(site: Site) -> None:
     site.policy("prologue_timeout: 1\ntimeout: 1\n")
     asked = f"{site.place}/asked-before"
-    words = "echo 'cannot connect to server th (errno=111)' >&2; exit 111"
-    site.qstat(f"[ ! -e {asked} ] || exec sleep 60; : >{asked}; {words}")
+    message = "echo 'cannot connect to server th (errno=111)' >&2; exit 111"
+    site.qstat(f"[ ! -e {asked} ] || exec sleep 60; : >{asked}; {message}")
     assert site.prologue().returncode == 0
     assert re.search(r"cannot be reached(; asked 2 times in 2 s)?$", site.refusal("12-1.th.0")["why"])
 

@@ -114,9 +114,9 @@ def test_program_with_roots_rights_is_not_ended_for_its_user(site: Site, begun: 
     site.play(READY)
     assert site.prologue().returncode == 0
     os.mkfifo(site.directory / login_fifos.SAID)
-    said = os.open(site.directory / login_fifos.SAID, os.O_RDWR)
-    with subprocess.Popen([site.place / "ssh", "1000"], stdin=said) as other:
-        os.close(said)
+    output = os.open(site.directory / login_fifos.SAID, os.O_RDWR)
+    with subprocess.Popen([site.place / "ssh", "1000"], stdin=output) as other:
+        os.close(output)
         try:
             assert not login_fifos.end(site.directory)
             assert other.poll() is None
@@ -129,10 +129,10 @@ def test_early_ssh_is_ended_before_its_exec(site: Site) -> None:
     site.play(READY)
     assert site.prologue().returncode == 0
     os.mkfifo(site.directory / login_fifos.SAID)
-    said = os.open(site.directory / login_fifos.SAID, os.O_RDWR)
+    output = os.open(site.directory / login_fifos.SAID, os.O_RDWR)
     shutil.copy(shutil.which("sleep") or "", site.place / "setpriv")
-    with subprocess.Popen([site.place / "setpriv", "1000"], stdin=said) as becoming:
-        os.close(said)
+    with subprocess.Popen([site.place / "setpriv", "1000"], stdin=output) as becoming:
+        os.close(output)
         name = pathlib.Path(f"/proc/{becoming.pid}/comm")
         try:
             # the kernel closes what Popen waits for before it gives the process its name

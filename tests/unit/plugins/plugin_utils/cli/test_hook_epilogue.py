@@ -133,9 +133,9 @@ def test_epilogue_says_how_many_consoles_the_front_end_does_not_get(site: Site, 
     for number in range(consoles):
         (place / f"vt1-{number}.console.log").write_text("Linux\n")
     assert site.epilogue("0").returncode == 0
-    words = f"consoles that are too many for fe and stay in {place}: "
-    said = [line for line in (place / "vtorque.log").read_text().splitlines() if words in line]
-    assert [line.rpartition(words)[2] for line in said] == ([str(more)] if more else [])
+    message = f"consoles that are too many for fe and stay in {place}: "
+    output = [line for line in (place / "vtorque.log").read_text().splitlines() if message in line]
+    assert [line.rpartition(message)[2] for line in output] == ([str(more)] if more else [])
     handed = [name for name in transfer_format.pack(JOB_ID, 3, place).files if name.startswith("vt1-")]
     assert len(handed) == consoles - more
 
@@ -274,8 +274,8 @@ def test_epilogue_keeps_what_other_nodes_tell_of_consoles(site: Site) -> None:
     assert site.prologue().returncode == 0
     place = site.state_dir / "records" / KEY
     files.write(place / "va-1.console.log", "own\n")
-    told = [{"name": "va-1", "end": "theirs"}, {"name": "vb-1", "end": "one\x1b[2J\ntwo\n"}]
-    files.write(site.directory / "consoles.b.json", json.dumps({"consoles": told}))
+    report = [{"name": "va-1", "end": "theirs"}, {"name": "vb-1", "end": "one\x1b[2J\ntwo\n"}]
+    files.write(site.directory / "consoles.b.json", json.dumps({"consoles": report}))
     files.write(site.directory / "consoles.c.json", json.dumps({"consoles": [{"name": "../vc-1", "end": "x"}]}))
     assert site.epilogue().returncode == 0
     found = {path.name: path.read_text() for path in place.glob("*.console.log")}

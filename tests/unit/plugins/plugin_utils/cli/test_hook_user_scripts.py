@@ -89,7 +89,7 @@ def test_prologue_of_the_user_that_fails_ends_the_job(site: Site, answer: str, w
     assert (refusal["fault"], refusal["what"]) == ("user", "vm_prologue /home/vm_prologue it's")
     assert (refusal["why"], refusal["hint"]) == (why, hint)
     assert site.verdict()["action"] == "refuse"
-    assert site.told() == []
+    assert site.reported() == []
     assert not (site.directory / "ready.json").exists()
 
 
@@ -132,8 +132,8 @@ def test_epilogue_of_the_user_that_fails_is_noted_and_hinders_nothing(site: Site
     site.make_guest()
     assert site.epilogue("0").returncode == 0
     nothing_left(site)
-    words = "status 4" if "exit" in answer else "not done in time"
-    assert site.record()["vm_epilogue"]["ended"] == words
+    message = "status 4" if "exit" in answer else "not done in time"
+    assert site.record()["vm_epilogue"]["ended"] == message
     log = (site.state_dir / "records/12-1.th.3/vtorque.log").read_text()
     assert "vm_epilogue /home/vm_epilogue it's: " in log
 

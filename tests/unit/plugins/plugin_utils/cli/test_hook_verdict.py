@@ -34,7 +34,7 @@ def test_fault_of_the_job_leaves_a_refusal_for_its_shell(site: Site, error: erro
     assert f"user:{pwd.getpwnam(USER).pw_uid}:r--" in readable_by(site.directory / "refusal.json")
     (part,) = site.asked()
     assert (part.do, part.job_id, part.start, part.node, part.guests) == ("absent", JOB_ID, 3, "t1", ())
-    assert site.told() == []
+    assert site.reported() == []
     assert site.verdict()["action"] == "refuse"
     assert not (site.state_dir / "log").exists()
 
@@ -103,7 +103,7 @@ def test_other_faults_requeue_the_job_or_hold_it(
     assert site.get_node("t1") == (("offline", NOTE) if offline else ("free", ""))
     assert (f"  t1 is set offline: {NOTE}" in lines) is offline
     assert site.held() == ("held" in end)
-    comment = [line for line in site.told() if line.startswith("qalter")]
+    comment = [line for line in site.reported() if line.startswith("qalter")]
     assert bool(comment) == site.held()
     assert all(line.startswith("qalter -W comment=vtorque: held: ") for line in comment)
     key = f"12-1.th.{start}"
@@ -193,10 +193,10 @@ def test_administrators_note_is_left_alone_and_the_job_is_held(site: Site) -> No
 
 
 @pytest.mark.parametrize(
-    ("deaf", "start", "words"),
+    ("deaf", "start", "message"),
     [("qhold", 3, "the job cannot be held: qhold"), ("qhold pbsnodes", 1, "does not tell of its nodes")],
 )
-def test_job_that_cannot_be_held_is_refused(site: Site, deaf: str, start: int, words: str) -> None:
+def test_job_that_cannot_be_held_is_refused(site: Site, deaf: str, start: int, message: str) -> None:
     """A status other than 0 would run it in circles."""
     site.job(start=start)
     for tool in deaf.split():
@@ -204,7 +204,7 @@ def test_job_that_cannot_be_held_is_refused(site: Site, deaf: str, start: int, w
     site.fail(BRIDGE)
     done = site.prologue()
     assert (done.returncode, done.stderr) == (hook_calls.FAILED, "")
-    assert words in " ".join(site.refusal(f"12-1.th.{start}")["lines"])
+    assert message in " ".join(site.refusal(f"12-1.th.{start}")["lines"])
     assert site.verdict(f"12-1.th.{start}")["action"] == "refuse"
     assert "ALARM" in (site.state_dir / "log/hooks.log").read_text()
 
@@ -223,7 +223,7 @@ def test_start_that_is_over_for_the_server_is_only_refused(site: Site, later: st
     )
     site.qstat(f"{first}\n{tail}\n")
     assert site.prologue().returncode == status
-    assert site.told() == []
+    assert site.reported() == []
     assert site.refusal()["fault"] == "site"
 
 
@@ -252,22 +252,22 @@ def test_loop_that_is_not_ours_is_held_on_entry(site: Site, interactive: bool) -
 
 @pytest.mark.parametrize(("grave", "level"), [(True, "LOG_CRIT"), (False, "LOG_WARNING")])
 def test_alarm_reaches_the_system_log(monkeypatch: pytest.MonkeyPatch, grave: bool, level: str) -> None:
-    said: list[tuple[int, str]] = []
-    monkeypatch.setattr(syslog, "syslog", lambda priority, text: said.append((priority, text)))
+    output: list[tuple[int, str]] = []
+    monkeypatch.setattr(syslog, "syslog", lambda priority, text: output.append((priority, text)))
     main.raise_alarm("t1 is set offline \x1b[2J", grave=grave)
-    assert said == [(getattr(syslog, level), "t1 is set offline ?[2J")]
+    assert output == [(getattr(syslog, level), "t1 is set offline ?[2J")]
 
 
 def test_administrator_is_told_before_the_jobs_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's error file may be a pipe of its owner's (`-k e`), who need not read it: there the hook may end."""
-    told: list[str] = []
+    report: list[str] = []
     ending = Ending(requeue=True, message=("held",), alarm="t1 is set offline", grave=True)
     monkeypatch.setattr(main, "_settle", lambda: None)
     monkeypatch.setattr(main, "_dispatch", lambda *_words: ending)
     for name in ("_keep", "raise_alarm", "_tell"):
-        monkeypatch.setattr(main, name, lambda *_words, _name=name, **_how: told.append(_name))
+        monkeypatch.setattr(main, name, lambda *_words, _name=name, **_how: report.append(_name))
     assert main.main(["prologue", "yes", "1", "t1", JOB_ID, USER]) == REQUEUE
-    assert told == ["_keep", "raise_alarm", "_tell"]
+    assert report == ["_keep", "raise_alarm", "_tell"]
 
 
 def test_system_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

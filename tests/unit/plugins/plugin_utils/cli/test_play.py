@@ -66,10 +66,12 @@ def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[
         arguments = ["-i", "node,", str(tmp_path / "play.yml"), *more]
         log = tmp_path / "log"
         log.write_text("before\n")
-        said = json.dumps({"arguments": arguments, "environment": {"TOLD": "later"}, "log": str(log)}) if early else ""
+        output = (
+            json.dumps({"arguments": arguments, "environment": {"TOLD": "later"}, "log": str(log)}) if early else ""
+        )
         done = subprocess.run(
             command if early else [*command, *arguments],
-            env=environment, input=said, capture_output=True, text=True, timeout=120, check=False,
+            env=environment, input=output, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         return subprocess.CompletedProcess(command, done.returncode, done.stdout or log.read_text(), done.stderr)
 

@@ -147,7 +147,7 @@ def test_end_and_last_words_are_told(job_place: JobPlace, end: bytes, kind: str,
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"digest": "0f" * 32}, "was changed after the job was submitted"),
         ({"path": "/not there"}, "cannot be read: No such file or directory"),
@@ -156,12 +156,12 @@ def test_end_and_last_words_are_told(job_place: JobPlace, end: bytes, kind: str,
     ],
 )
 def test_file_that_is_not_what_was_submitted_is_not_run(
-    job_place: JobPlace, changes: dict[str, str], words: str
+    job_place: JobPlace, changes: dict[str, str], message: str
 ) -> None:
     done = run(job_place, b"#!/bin/sh\necho RAN\n", **changes)
     assert done.out == b""
     assert done.word["error"]["fault"] == "user"
-    assert words in done.word["error"]["why"]
+    assert message in done.word["error"]["why"]
     assert "lost" not in done.word
 
 

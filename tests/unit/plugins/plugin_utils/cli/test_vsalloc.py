@@ -33,16 +33,16 @@ class Desk:
         self.policy = {"batch_system": "slurm", "pbs_qsub_on_fe": f"{place}/bin/qsub", "vm_img_dir": f"{place}/none",
                        "img_default": "tiny", "distro_default": "debian", "vcpus_default": 1, "ram_default": 192,
                        "host_os_core_count": 1, "host_os_ram_mb": 512, "allow_emulation": True}  # fmt: skip
-        self.words: list[str] = []
+        self.arguments: list[str] = []
         self.environment: dict[bytes, bytes] = {}
         self.terminal = True
         monkeypatch.setattr(os, "isatty", lambda _fd: self.terminal)
         monkeypatch.setattr(os, "execve", self.become)
 
-    def become(self, path: str, words: list[str], environment: dict[bytes, bytes]) -> t.NoReturn:
+    def become(self, path: str, arguments: list[str], environment: dict[bytes, bytes]) -> t.NoReturn:
         """Note what would be executed."""
-        assert path == words[0]
-        self.words, self.environment = words, environment
+        assert path == arguments[0]
+        self.arguments, self.environment = arguments, environment
         raise Called
 
     def allocate(self, *argv: str, environment: dict[bytes, bytes] = ENVIRONMENT) -> int | None:
@@ -60,8 +60,8 @@ def desk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(tmp_path, monkeypatch)
 
 
-def request_in(words: list[str]) -> dict[str, t.Any]:
-    (option,) = (word for word in words if word.startswith("--comment="))
+def request_in(arguments: list[str]) -> dict[str, t.Any]:
+    (option,) = (word for word in arguments if word.startswith("--comment="))
     data = comment.unpack(option.removeprefix("--comment="))
     assert data is not None
     return dict(json.loads(data)["k"])
@@ -69,10 +69,10 @@ def request_in(words: list[str]) -> dict[str, t.Any]:
 
 def test_shell_is_started_as_salloc_itself_starts_one(desk: Desk) -> None:
     assert desk.allocate("-N2", "-t", "5", "-vm", "vcpus=3", "--no-bell", "-I", "-J", "mine") is None
-    srun = desk.words.index(f"{desk.place}/bin/srun")
-    assert desk.words[srun + 1 :] == [*STEP, "--pty", SHELL]
-    asked = desk.words[1:srun]
-    assert desk.words[0] == f"{desk.place}/bin/salloc"
+    srun = desk.arguments.index(f"{desk.place}/bin/srun")
+    assert desk.arguments[srun + 1 :] == [*STEP, "--pty", SHELL]
+    asked = desk.arguments[1:srun]
+    assert desk.arguments[0] == f"{desk.place}/bin/salloc"
     assert request_in(asked)["vcpus"] == "3"
     assert asked[2:-1] == ["-N2", "-t", "5", "--no-bell", "-I", "-J", "mine", "--exclusive"]
     assert asked[:2] == ["--cpus-per-task=4", "--mem=704M"]
@@ -83,9 +83,9 @@ def test_shell_is_started_as_salloc_itself_starts_one(desk: Desk) -> None:
 def test_command_goes_to_the_guest_word_by_word(desk: Desk, terminal: bool) -> None:
     desk.terminal = terminal
     assert desk.allocate("-n2", "prog", "-n", "a b", "") is None
-    srun = desk.words.index(f"{desk.place}/bin/srun")
+    srun = desk.arguments.index(f"{desk.place}/bin/srun")
     pty = ["--pty"] if terminal else []
-    assert desk.words[srun + 1 :] == [*STEP, *pty, SHELL, "--command", "prog", "-n", "a b", ""]
+    assert desk.arguments[srun + 1 :] == [*STEP, *pty, SHELL, "--command", "prog", "-n", "a b", ""]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_environment_of_salloc_counts_and_that_of_sbatch_does_not(desk: Desk) ->
     mine = {b"SALLOC_MEM_PER_NODE": b"64G", b"SALLOC_CONSTRAINT": b"fast", b"SBATCH_INPUT": b"x", b"SBATCH_BATCH": b"x"}
     desk.policy["vm_node_property"] = "vtorque"
     assert desk.allocate("-n2", "x", environment=mine) is None
-    assert "--constraint=fast&vtorque" in desk.words
-    assert not any(word.startswith("--mem") for word in desk.words)
+    assert "--constraint=fast&vtorque" in desk.arguments
+    assert not any(word.startswith("--mem") for word in desk.arguments)
 
 
 def test_shell_without_a_terminal_is_refused(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +131,7 @@ def test_host_or_site_without_vm_jobs_is_refused(desk: Desk) -> None:
     desk.policy["disable_mikelangelo_hpc_stack"] = True
     assert desk.allocate("-vm", "vcpus=1", "x") == 2
     assert desk.allocate("-n1", "x") is None
-    assert desk.words == [f"{desk.place}/bin/salloc", "-n1", "x"]
+    assert desk.arguments == [f"{desk.place}/bin/salloc", "-n1", "x"]
 
 
 def test_help_and_version_are_ours(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,8 +70,8 @@ def desk(tmp_path: pathlib.Path) -> Desk:
     return Desk(tmp_path)
 
 
-def request_in(words: list[str]) -> dict[str, t.Any]:
-    (option,) = (word for word in words if word.startswith("--comment="))
+def request_in(arguments: list[str]) -> dict[str, t.Any]:
+    (option,) = (word for word in arguments if word.startswith("--comment="))
     data = comment.unpack(option.removeprefix("--comment="))
     assert data is not None
     return dict(json.loads(data)["k"])
@@ -80,14 +80,14 @@ def request_in(words: list[str]) -> dict[str, t.Any]:
 def test_script_gets_our_interpreter_line_and_everything_else_is_sbatchs(desk: Desk) -> None:
     script = desk.script("#!/bin/bash\n#SBATCH -t 5\nexit 3\n")
     assert desk.submit("-p", "fast", "-N2", "--wait", script, "a b", "-vm", "", ODD="a\nb") == 0
-    words, content, odd = desk.got()
+    arguments, content, odd = desk.got()
     assert content == "#!/opt/vtorque/bin/vtorque-shell\n#!/bin/bash\n#SBATCH -t 5\nexit 3\n"
-    at = words.index("-p")
-    assert words[at : at + 4] == ["-p", "fast", "-N2", "--wait"]
-    assert words[-3:] == ["a b", "-vm", ""]
-    assert words[-4].endswith("/job.sh")
+    at = arguments.index("-p")
+    assert arguments[at : at + 4] == ["-p", "fast", "-N2", "--wait"]
+    assert arguments[-3:] == ["a b", "-vm", ""]
+    assert arguments[-4].endswith("/job.sh")
     assert odd == "a\nb"
-    assert request_in(words) == {}
+    assert request_in(arguments) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_job_starts_under_the_name_by_which_its_user_came_to_the_directory(
     monkeypatch.chdir(desk.place / "real")
     script = desk.script(f"#!/bin/sh\n{line}\ntrue\n")
     assert desk.submit(*options, script, PWD=str(desk.place / name)) == 0
-    words = desk.got()[0]
-    assert [word for word in words if word.startswith("--chdir=")] == [one.format(desk.place) for one in added]
+    arguments = desk.got()[0]
+    assert [word for word in arguments if word.startswith("--chdir=")] == [one.format(desk.place) for one in added]
 
 
 def test_command_line_wins_over_the_lines_of_the_script(desk: Desk) -> None:
     script = desk.script("#!/bin/sh\n#VM vcpus=3,ram=1G\n# text\n\n#VM vms_per_node=2\ntrue\n#VM vcpus=9\n")
     assert desk.submit("-vm", "vcpus=2", "--vm=ram=2G", script) == 0
-    words = desk.got()[0]
-    assert request_in(words) == {"ram": "2048", "vcpus": "2", "vms_per_node": "2"}
-    assert {"--cpus-per-task=5", "--mem=4608M"} <= set(words)
+    arguments = desk.got()[0]
+    assert request_in(arguments) == {"ram": "2048", "vcpus": "2", "vms_per_node": "2"}
+    assert {"--cpus-per-task=5", "--mem=4608M"} <= set(arguments)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
     desk: Desk, options: list[str], line: str, added: set[str]
 ) -> None:
     assert desk.submit(*options, desk.script(f"#!/bin/sh\n{line}\ntrue\n")) == 0
-    words = desk.got()[0]
-    ours = {word for word in words if word.startswith(("--cpus-per-task=", "--mem="))}
+    arguments = desk.got()[0]
+    ours = {word for word in arguments if word.startswith(("--cpus-per-task=", "--mem="))}
     assert ours == added
 
 
@@ -181,9 +181,9 @@ def test_request_that_is_wrong_queues_nothing(
     assert desk.got() is None
 
 
-@pytest.mark.parametrize("words", [["-vm"], ["/nowhere/job.sh"], ["/"], ["--wrap", "true", "/bin/true"]])
-def test_call_that_is_wrong_queues_nothing(desk: Desk, words: list[str]) -> None:
-    assert desk.submit(*words) == 2
+@pytest.mark.parametrize("arguments", [["-vm"], ["/nowhere/job.sh"], ["/"], ["--wrap", "true", "/bin/true"]])
+def test_call_that_is_wrong_queues_nothing(desk: Desk, arguments: list[str]) -> None:
+    assert desk.submit(*arguments) == 2
     assert desk.got() is None
 
 
@@ -195,10 +195,10 @@ def test_request_that_does_not_fit_into_a_comment_is_refused(desk: Desk) -> None
 @pytest.mark.parametrize("flag", ["--overc", "--exclusive", "--parsab", "--no-req", "-k", "--get"])
 def test_flag_that_is_cut_short_takes_no_script_for_its_value(desk: Desk, flag: str) -> None:
     assert desk.submit(flag, desk.script("#!/bin/sh\n"), "one") == 0
-    words = desk.got()[0]
-    ours = [word for word in words[words.index(flag) + 1 :] if word != "--exclusive"]
+    arguments = desk.got()[0]
+    ours = [word for word in arguments[arguments.index(flag) + 1 :] if word != "--exclusive"]
     assert ours[0].startswith("--comment=")
-    assert words[-1] == "one"
+    assert arguments[-1] == "one"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_option_in_the_environment_is_refused_as_on_the_command_line(desk: Desk,
 
 
 @pytest.mark.parametrize(
-    ("words", "environment"),
+    ("arguments", "environment"),
     [
         (["--gres=gpu:1"], {}),
         (["--gres", "tmp:5G,gpu:t4:2"], {}),
@@ -238,13 +238,13 @@ def test_option_in_the_environment_is_refused_as_on_the_command_line(desk: Desk,
     ],
 )
 def test_job_that_asks_for_devices_is_refused(
-    desk: Desk, words: list[str], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+    desk: Desk, arguments: list[str], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert desk.submit(*words, desk.script("#!/bin/sh\n"), **environment) == 2
+    assert desk.submit(*arguments, desk.script("#!/bin/sh\n"), **environment) == 2
     assert desk.got() is None
-    said = capsys.readouterr().err
-    assert "devices of GRES reach no guest by themselves: add -vm pci=CLASS:N" in said
-    assert "--g" in said
+    output = capsys.readouterr().err
+    assert "devices of GRES reach no guest by themselves: add -vm pci=CLASS:N" in output
+    assert "--g" in output
 
 
 def test_job_whose_guests_get_devices_asks_slurm_for_them(desk: Desk) -> None:
@@ -271,11 +271,11 @@ def test_wrap_that_is_cut_short_is_wrap(desk: Desk, option: str) -> None:
 
 def test_command_of_wrap_becomes_a_script(desk: Desk) -> None:
     assert desk.submit("--wrap=echo $HOME") == 0
-    words, content, _odd = desk.got()
+    arguments, content, _odd = desk.got()
     assert content.endswith("\necho $HOME\n")
     assert content.startswith("#!/opt/vtorque/bin/vtorque-shell\n#!/bin/sh\n")
-    assert words[-1].endswith("/wrap")
-    assert not any(word.startswith("--wrap") for word in words)
+    assert arguments[-1].endswith("/wrap")
+    assert not any(word.startswith("--wrap") for word in arguments)
 
 
 def test_status_of_sbatch_is_ours(desk: Desk) -> None:
@@ -307,10 +307,10 @@ def test_vsub_on_a_site_of_slurm_is_vsbatch(desk: Desk, capsys: pytest.CaptureFi
 def test_dry_run_shows_the_command_and_submits_nothing(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     script = desk.script("#!/bin/sh\n#VM vcpus=2\n")
     assert desk.submit("--dry-run", "-N2", script, "one") == 0
-    shown = capsys.readouterr().out
-    assert re.search(r"^vcpus +2 +job\.sh, line 2$", shown, re.MULTILINE)
-    assert "/bin/sbatch --cpus-per-task=3 --mem=704M -N2 --exclusive --comment=" in shown
-    assert f" {script} one\n(sbatch reads a copy of job.sh " in shown
+    printed = capsys.readouterr().out
+    assert re.search(r"^vcpus +2 +job\.sh, line 2$", printed, re.MULTILINE)
+    assert "/bin/sbatch --cpus-per-task=3 --mem=704M -N2 --exclusive --comment=" in printed
+    assert f" {script} one\n(sbatch reads a copy of job.sh " in printed
     assert desk.submit("--dry-run", "--query=request.vcpus.value", script) == 0
     assert capsys.readouterr().out == "2\n"
     assert desk.submit("--dry-run", "--json", script) == 0
@@ -334,13 +334,13 @@ def test_site_without_vms_leaves_bare_jobs_to_sbatch(desk: Desk, piped: bool) ->
         "from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub\n"
         "sys.exit(vsub.submit(sys.argv[2:], {b'PATH': b'/usr/bin'}, pathlib.Path(sys.argv[1])))\n"
     )
-    words = ["-N2"] if piped else ["-N2", script]
+    arguments = ["-N2"] if piped else ["-N2", script]
     done = subprocess.run(
-        [sys.executable, "-c", program, str(desk.place / "vtorque.yml"), *words],
+        [sys.executable, "-c", program, str(desk.place / "vtorque.yml"), *arguments],
         input=pathlib.Path(script).read_bytes(), capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
-    assert desk.got()[0] == words
+    assert desk.got()[0] == arguments
 
 
 def test_site_without_sbatch_is_an_administrators_case(desk: Desk) -> None:
@@ -361,8 +361,8 @@ def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
             [sys.executable, "-c", program], stdin=stream, capture_output=True, timeout=60, check=False
         )
     assert done.returncode == 0, done.stderr
-    words, content, _odd = desk.got()
-    assert words[-1].endswith("/sbatch")
+    arguments, content, _odd = desk.got()
+    assert arguments[-1].endswith("/sbatch")
     assert content.endswith("#!/bin/sh\nexit 4\n")
 
 
@@ -382,8 +382,8 @@ def test_users_constraint_is_joined_with_the_feature_of_nodes_with_guests(
 ) -> None:
     desk.policy["vm_node_property"] = "vm"
     assert desk.submit(*options, desk.script(f"#!/bin/sh\n{line}\ntrue\n")) == 0
-    words = [word for word in desk.got()[0] if word.startswith(("-C", "--constraint"))]
-    assert words[-1] == wanted  # the last one counts
+    arguments = [word for word in desk.got()[0] if word.startswith(("-C", "--constraint"))]
+    assert arguments[-1] == wanted  # the last one counts
 
 
 def test_constraint_that_counts_nodes_must_name_the_feature_itself(

@@ -118,10 +118,10 @@ class Site:
         (self.here / name).write_bytes(data)
         return name
 
-    def vsub(self, *words: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> Done:
+    def vsub(self, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None) -> Done:
         """Call vsub in the site's directory."""
         done = subprocess.run(
-            [sys.executable, "-c", DRIVER, str(self.policy), *words],
+            [sys.executable, "-c", DRIVER, str(self.policy), *arguments],
             input=stdin, capture_output=True, check=False, cwd=self.here,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": ROOT, "LC_ALL": "C.UTF-8", **(environment or {})},
         )  # fmt: skip
@@ -194,18 +194,20 @@ USERS = [
 ]
 
 
-@pytest.mark.parametrize("words", USERS)
-def test_options_of_qsub_pass_unchanged_and_in_order(site: Site, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", USERS)
+def test_options_of_qsub_pass_unchanged_and_in_order(site: Site, arguments: list[str]) -> None:
     site.script(PLAIN)
-    done = site.vsub(words[0], "-vm", "vcpus=1", *words[1:]) if words[0] == "job.sh" else site.vsub(*words)
-    assert done.argv[-len(words) :] == words
-    done = site.vsub("-vm", "vcpus=1", *words)
-    assert done.argv[-len(words) :] == words
+    done = (
+        site.vsub(arguments[0], "-vm", "vcpus=1", *arguments[1:]) if arguments[0] == "job.sh" else site.vsub(*arguments)
+    )
+    assert done.argv[-len(arguments) :] == arguments
+    done = site.vsub("-vm", "vcpus=1", *arguments)
+    assert done.argv[-len(arguments) :] == arguments
     assert done.request.values == {"vcpus": 1}
 
 
 @pytest.mark.parametrize(
-    ("words", "script", "expected"),
+    ("arguments", "script", "expected"),
     [
         (["-lnodes=1:ppn=4:big,walltime=5"], b"", ["-lnodes=1:ppn=4:big,walltime=5"]),
         (["-l", "nodes=1:big"], b"", ["-l", "nodes=1:ppn=3:big"]),
@@ -219,8 +221,8 @@ def test_options_of_qsub_pass_unchanged_and_in_order(site: Site, words: list[str
         (["-n"], b"", ["-n"]),
     ],
 )
-def test_resources_are_merged(site: Site, words: list[str], script: bytes, expected: list[str]) -> None:
-    done = site.vsub(*words, site.script(script + PLAIN))
+def test_resources_are_merged(site: Site, arguments: list[str], script: bytes, expected: list[str]) -> None:
+    done = site.vsub(*arguments, site.script(script + PLAIN))
     assert " ".join(expected) in " ".join(done.argv)
     assert done.argv.count("-n") == 1
     assert sum("other=" in word for word in done.argv) == 1
@@ -246,7 +248,7 @@ def test_every_part_of_the_node_request_stays_and_is_large_enough(site: Site, as
 
 
 @pytest.mark.parametrize(
-    ("words", "notice"),
+    ("arguments", "notice"),
     [
         (["-l", "nodes=1:ppn=2"], "vsub: ppn raised from 2 to 3 (2 vcpus + 1 core for the host)"),
         (["-l", "nodes=1:ppn=4", "-vm", "vcpus=6"], "vsub: ppn raised from 4 to 7 (6 vcpus + 1 core for the host)"),
@@ -258,8 +260,8 @@ def test_every_part_of_the_node_request_stays_and_is_large_enough(site: Site, as
         (["-l", "mem=1gb"], "vsub: mem raised from 1gb to 3072mb (1G of ram + 2G for the host)"),
     ],
 )
-def test_raised_size_is_reported_in_one_line(site: Site, words: list[str], notice: str) -> None:
-    done = site.vsub(*words, site.script(PLAIN))
+def test_raised_size_is_reported_in_one_line(site: Site, arguments: list[str], notice: str) -> None:
+    done = site.vsub(*arguments, site.script(PLAIN))
     assert done.err.splitlines() == [notice, "a word of qsub"]
 
 
@@ -328,7 +330,7 @@ def test_directive_prefix(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "lines"),
+    ("arguments", "lines"),
     [
         (["-vm", "vcpu=4"], ["vcpu=4", "no such key; did you mean vcpus?"]),
         (["-vm", "vcpus=many"], ["vcpus=many", "a whole number"]),
@@ -359,8 +361,10 @@ def test_directive_prefix(site: Site) -> None:
         (["-vm", "iocm=true"], ["iocm=true", "this site has switched it off (iocm_enabled)"]),
     ],
 )
-def test_wrong_request_is_refused_before_qsub(site: Site, words: list[str], lines: list[str]) -> None:
-    done = site.vsub(site.script(PLAIN), *words) if words == ["-vm"] else site.vsub(*words, site.script(PLAIN))
+def test_wrong_request_is_refused_before_qsub(site: Site, arguments: list[str], lines: list[str]) -> None:
+    done = (
+        site.vsub(site.script(PLAIN), *arguments) if arguments == ["-vm"] else site.vsub(*arguments, site.script(PLAIN))
+    )
     assert (done.status, done.out, done.seen) == (2, "", None)
     first, *rest = done.err.splitlines()
     assert first == "vsub: the request cannot run on this site (nothing was submitted):"
@@ -371,15 +375,17 @@ def test_wrong_request_is_refused_before_qsub(site: Site, words: list[str], line
 
 def test_directory_that_is_cut_off_for_the_job_gets_a_word(site: Site) -> None:
     done = site.vsub("-w", "/scratch/a,b", site.script(PLAIN))
-    words = "vsub: PBS_O_WORKDIR will be /scratch/a: Torque keeps no more of /scratch/a,b in its list of variables"
-    assert (done.status, done.err.splitlines()) == (0, [words, "a word of qsub"])
+    content_text = (
+        "vsub: PBS_O_WORKDIR will be /scratch/a: Torque keeps no more of /scratch/a,b in its list of variables"
+    )
+    assert (done.status, done.err.splitlines()) == (0, [content_text, "a word of qsub"])
 
 
 REFUSAL = {"QSUB_STATUS": "1"}
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"#!/bin/sh\n#PBS -N x\r\ntrue\n", "job 1.sh, line 2 ends with a carriage return: dos2unix 'job 1.sh' "),
         (b"\xef\xbb\xbf#!/bin/sh\r\n", "job 1.sh begins with a byte order mark (line 1, byte 1): dos2unix 'job 1.sh' "),
@@ -389,19 +395,19 @@ REFUSAL = {"QSUB_STATUS": "1"}
 )
 @pytest.mark.parametrize("off", [False, True])
 def test_script_that_qsub_does_not_take_is_explained_after_its_word(
-    site: Site, content: bytes, words: str, off: bool
+    site: Site, content: bytes, message: str, off: bool
 ) -> None:
     script = site.script(content, "job 1.sh")
     site.configure(disable_mikelangelo_hpc_stack=off)
     done = site.vsub(script, environment=REFUSAL)
     first, second = done.err.splitlines()
     assert (done.status, first) == (1, "a word of qsub")
-    assert second.startswith(f"vsub: {words}")
+    assert second.startswith(f"vsub: {message}")
     # where another qsub takes it, nothing is to be said
     assert site.vsub(script).err == "a word of qsub\n"
     dry = site.vsub("--dry-run", script)
     assert dry.status == 0
-    assert dry.err.splitlines()[0].startswith(f"vsub: qsub would not take the script: {words}")
+    assert dry.err.splitlines()[0].startswith(f"vsub: qsub would not take the script: {message}")
 
 
 def test_script_with_a_request_that_qsub_does_not_take_is_explained_by_its_own_name(site: Site) -> None:
@@ -494,10 +500,10 @@ def test_metadata_file_is_read_at_submission_and_refused_by_line(site: Site) -> 
     done = site.vsub("-vm", "metadata=./more.yml", site.script(PLAIN))
     assert done.request.values["metadata"] == str(more)
     assert done.request.digests == {"metadata": hashlib.sha256(more.read_bytes()).hexdigest()}
-    shown = site.vsub("--dry-run", "-vm", "metadata=more.yml", site.script(PLAIN))
-    assert "(metadata adds to each guest: 1 file, 1 command)" in shown.out.splitlines()
-    shown = site.vsub("--dry-run", "--query", "adds", "-vm", "metadata=more.yml", site.script(PLAIN))
-    assert json.loads(shown.out) == "1 file, 1 command"
+    printed = site.vsub("--dry-run", "-vm", "metadata=more.yml", site.script(PLAIN))
+    assert "(metadata adds to each guest: 1 file, 1 command)" in printed.out.splitlines()
+    printed = site.vsub("--dry-run", "--query", "adds", "-vm", "metadata=more.yml", site.script(PLAIN))
+    assert json.loads(printed.out) == "1 file, 1 command"
 
 
 def test_disk_of_the_user_is_looked_at_where_vsub_is_called(site: Site) -> None:
@@ -561,7 +567,7 @@ def test_dry_run_for_programs(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("arguments", "found"),
     [
         (["--query", "request.vcpus.value"], 1),
         (["--query=request.vcpus"], {"value": 1, "from": "command line"}),
@@ -569,13 +575,13 @@ def test_dry_run_for_programs(site: Site) -> None:
         (["--query", "request", "--query", "request.nothing"], None),
     ],
 )
-def test_dry_run_for_programs_shows_the_part_that_is_asked_for(site: Site, words: list[str], found: object) -> None:
-    done = site.vsub("--dry-run", *words, "-vm", "vcpus=1", site.script(PLAIN))
+def test_dry_run_for_programs_shows_the_part_that_is_asked_for(site: Site, arguments: list[str], found: object) -> None:
+    done = site.vsub("--dry-run", *arguments, "-vm", "vcpus=1", site.script(PLAIN))
     assert (done.status, done.err, json.loads(done.out), done.seen) == (0, "", found, None)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "output"),
     [
         (["--query", "request", "job.sh"], "vsub: --query: goes with --dry-run"),
         (["--dry-run", "--query"], "vsub: --query: the expression is missing"),
@@ -584,17 +590,17 @@ def test_dry_run_for_programs_shows_the_part_that_is_asked_for(site: Site, words
         (["--dry-run", "--query", "length(`1`)", "job.sh"], "vsub: --query 'length(`1`)'"),
     ],
 )
-def test_question_that_cannot_be_answered(site: Site, words: list[str], said: str) -> None:
+def test_question_that_cannot_be_answered(site: Site, arguments: list[str], output: str) -> None:
     site.script(PLAIN)
-    done = site.vsub(*words)
+    done = site.vsub(*arguments)
     assert (done.status, done.out, done.seen) == (2, "", None)
-    assert done.err.startswith(said)
+    assert done.err.startswith(output)
 
 
 def test_words_about_vsub_itself(site: Site) -> None:
-    shown = site.vsub("--help").out
-    assert "-vm img=debian12,vcpus=6" in shown
-    assert "vms_per_node" in shown
+    printed = site.vsub("--help").out
+    assert "-vm img=debian12,vcpus=6" in printed
+    assert "vms_per_node" in printed
     assert site.vsub("--version").out.startswith("vsub ")
 
 
@@ -618,8 +624,8 @@ def test_site_without_vms(site: Site) -> None:
     assert site.vsub("-l", "nodes=2", script).argv == ["-l", "nodes=2", script]
     assert site.vsub(stdin=PLAIN).raw("stdin") == PLAIN
     assert json.loads(site.vsub("--dry-run", "--query", "qsub[-1]", script).out) == script
-    for words in (["-vm", "vcpus=1", script], [site.script(b"#PBS -vm vcpus=1\n", "vm.sh")]):
-        done = site.vsub(*words)
+    for arguments in (["-vm", "vcpus=1", script], [site.script(b"#PBS -vm vcpus=1\n", "vm.sh")]):
+        done = site.vsub(*arguments)
         assert (done.status, done.seen) == (2, None)
         assert "switched off" in done.err
 
@@ -658,7 +664,7 @@ def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "words", "expected"),
+    ("settings", "arguments", "expected"),
     [
         ({}, (), "its guests are paused, and stay in memory"),
         ({"suspend_guests": "session"}, (), "its guests run on, and its script alone stops"),
@@ -676,21 +682,21 @@ def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -
     ],
 )
 def test_dry_run_says_what_a_suspension_does(
-    site: Site, settings: dict[str, t.Any], words: tuple[str, ...], expected: str
+    site: Site, settings: dict[str, t.Any], arguments: tuple[str, ...], expected: str
 ) -> None:
     site.configure(**settings)
-    shown = site.vsub("--dry-run", *words, site.script(PLAIN))
-    assert f"(suspended: {expected})" in shown.out.splitlines()
-    found = site.vsub("--dry-run", "--query", "suspended", *words, site.script(PLAIN))
+    printed = site.vsub("--dry-run", *arguments, site.script(PLAIN))
+    assert f"(suspended: {expected})" in printed.out.splitlines()
+    found = site.vsub("--dry-run", "--query", "suspended", *arguments, site.script(PLAIN))
     assert json.loads(found.out) == expected
 
 
 def test_dry_run_says_why_there_is_no_checkpoint_and_no_move(site: Site) -> None:
     site.configure(home_via="virtiofs")
-    shown = site.vsub("--dry-run", "-l", "nodes=2", "-vm", "vcpus=1,nodes=1", site.script(PLAIN)).out.splitlines()
+    printed = site.vsub("--dry-run", "-l", "nodes=2", "-vm", "vcpus=1,nodes=1", site.script(PLAIN)).out.splitlines()
     reasons = "it mounts a directory of its node by virtiofs; some of its hosts stay bare, and their processes cannot"
-    assert [line for line in shown if line.startswith(f"(checkpoint: no, because {reasons}")]
-    assert [line for line in shown if line.startswith("(moved: no, because this site has no spare nodes")]
+    assert [line for line in printed if line.startswith(f"(checkpoint: no, because {reasons}")]
+    assert [line for line in printed if line.startswith("(moved: no, because this site has no spare nodes")]
     found = json.loads(site.vsub("--dry-run", "--json", site.script(PLAIN)).out)
     assert found["checkpoint"].startswith("no, because it mounts a directory of its node by virtiofs; this site has no")
     assert found["moved"].startswith("no, because this site has no spare nodes (spare_nodes); it mounts a directory")
@@ -705,7 +711,7 @@ def test_checkpoint_that_is_asked_for_is_refused_with_the_reasons(site: Site, wo
 
 
 @pytest.mark.parametrize(
-    ("settings", "words", "expected"),
+    ("settings", "arguments", "expected"),
     [
         ({}, (), "its guests start warm where their node has a template"),
         ({"home_via": "virtiofs"}, (), "its guests start warm where their node has a template"),
@@ -724,12 +730,12 @@ def test_checkpoint_that_is_asked_for_is_refused_with_the_reasons(site: Site, wo
     ],
 )
 def test_dry_run_says_why_guests_would_boot(
-    site: Site, settings: dict[str, t.Any], words: tuple[str, ...], expected: str
+    site: Site, settings: dict[str, t.Any], arguments: tuple[str, ...], expected: str
 ) -> None:
     site.configure(warm_start=True, **settings)
-    shown = site.vsub("--dry-run", *words, site.script(PLAIN))
-    assert f"(start: {expected})" in shown.out.splitlines()
-    found = site.vsub("--dry-run", "--query", "warm", *words, site.script(PLAIN))
+    printed = site.vsub("--dry-run", *arguments, site.script(PLAIN))
+    assert f"(start: {expected})" in printed.out.splitlines()
+    found = site.vsub("--dry-run", "--query", "warm", *arguments, site.script(PLAIN))
     assert json.loads(found.out) == expected
 
 
@@ -741,11 +747,11 @@ def test_site_without_warm_starts_refuses_one_and_says_nothing_of_them(site: Sit
 
 
 def test_dry_run_says_which_hosts_are_vm_nodes(site: Site) -> None:
-    shown = site.vsub("--dry-run", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN))
-    assert ["nodes", "2", "command line"] in [line.split(None, 2) for line in shown.out.splitlines()]
-    assert "(VM nodes: the first 2 of 3 hosts; the others stay bare)" in shown.out
-    words = site.vsub("--dry-run", "--json", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN)).out
-    assert json.loads(words)["hosts"] == {"vm": 2, "of": 3, "spare": 0}
+    printed = site.vsub("--dry-run", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN))
+    assert ["nodes", "2", "command line"] in [line.split(None, 2) for line in printed.out.splitlines()]
+    assert "(VM nodes: the first 2 of 3 hosts; the others stay bare)" in printed.out
+    arguments = site.vsub("--dry-run", "--json", "-l", "nodes=3", "-vm", "vcpus=1,nodes=2", site.script(PLAIN)).out
+    assert json.loads(arguments)["hosts"] == {"vm": 2, "of": 3, "spare": 0}
     for silent in ("vcpus=1", "vcpus=1,nodes=3"):
         assert "bare" not in site.vsub("--dry-run", "-l", "nodes=3", "-vm", silent, site.script(PLAIN)).out
 

@@ -40,8 +40,8 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return here
 
 
-def placement(site: Site, *words: str) -> dict[str, t.Any]:
-    done = site.vsub("--dry-run", "--query", "placement", *words, "job.sh")
+def placement(site: Site, *arguments: str) -> dict[str, t.Any]:
+    done = site.vsub("--dry-run", "--query", "placement", *arguments, "job.sh")
     assert done.status == 0, done.err
     found: dict[str, t.Any] = json.loads(done.out)
     return found
@@ -116,14 +116,14 @@ def test_dry_run_shows_no_cores_for_virtual_io_on_a_node_without_them(site: Site
 
 
 @pytest.mark.parametrize(
-    ("words", "guests", "problem"),
+    ("arguments", "guests", "problem"),
     [
         (("-vm", "vcpu_pinning=true"), 0, "vcpu_pinning: the guests of this job: are too many"),
         ((), 1, "vCPUs share cores: its guests are too many"),
     ],
 )
 def test_dry_run_says_what_could_not_be_placed(
-    site: Site, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], guests: int, problem: str
+    site: Site, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], guests: int, problem: str
 ) -> None:
     refusing = """
 def refuse(*_all):
@@ -131,7 +131,7 @@ def refuse(*_all):
 preview.assign = refuse
 sys.exit("""
     monkeypatch.setattr(test_vsub, "DRIVER", test_vsub.DRIVER.replace("\nsys.exit(", refusing))
-    found = placement(site, *words)
+    found = placement(site, *arguments)
     assert (len(found["guests"]), found["problem"]) == (guests, problem)
 
 

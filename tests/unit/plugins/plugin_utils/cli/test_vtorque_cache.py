@@ -28,13 +28,13 @@ class Node:
         self.logged: list[str] = []
         self._capsys = capsys
         image_pool.add(self.settings.pool)
-        patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, words: self.logged.append(words))
+        patch.setattr(vtorque_cache.syslog, "syslog", lambda _level, arguments: self.logged.append(arguments))
         patch.setattr(vtorque_cache.cgroup, "leave_all", lambda: None)
         patch.setattr(vtorque_cache.os, "nice", lambda _more: 0)
         patch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
 
-    def call(self, *words: str) -> tuple[int, str]:
-        status = vtorque_cache.run(words, lambda: self.settings)
+    def call(self, *arguments: str) -> tuple[int, str]:
+        status = vtorque_cache.run(arguments, lambda: self.settings)
         return status, self._capsys.readouterr().out
 
     def want(self, name: str = "tiny@1") -> None:

@@ -46,7 +46,7 @@ class Host:
 
     def __init__(self, place: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
         self.place = place
-        self.told = Job()
+        self.reported = Job()
         self.fault: SiteFault | None = None
         home = place / "torque"
         self.today = datetime.date.today()
@@ -64,7 +64,7 @@ class Host:
     def job(self, _job_id: str) -> Job:
         if self.fault is not None:
             raise self.fault
-        return self.told
+        return self.reported
 
     def write_down(self, hosts: str, user: str = USER, ago: int = 0) -> None:
         """A start, in the form of the server's accounts."""
@@ -76,9 +76,9 @@ class Host:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
         parcel = transfer_format.Parcel(record["job_id"], record["start"], files)
-        said = transfer_format.announced(parcel.job_id, parcel.start) + transfer_format.written(parcel)
+        output = transfer_format.announced(parcel.job_id, parcel.start) + transfer_format.written(parcel)
         return vtorque_record.receive(
-            io.BytesIO(said), environment, load=self.load, state_dir=self.place / "state",
+            io.BytesIO(output), environment, load=self.load, state_dir=self.place / "state",
             run_dir=self.place / "run",
         )  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_record_is_kept_for_the_owner_whom_the_server_names(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"nodes": ("cn2", "cn1")}, "not its mother superior cn2"),
         ({"nodes": ()}, "has no nodes"),
@@ -110,9 +110,9 @@ def test_record_is_kept_for_the_owner_whom_the_server_names(host: Host) -> None:
         ({"euser": "nobody-of-this-name"}, "is not known on this host"),
     ],
 )
-def test_record_that_the_server_contradicts_is_refused(host: Host, change: dict[str, t.Any], words: str) -> None:
-    host.told = dataclasses.replace(Job(), **change)
-    with pytest.raises(VTorqueError, match=words):
+def test_record_that_the_server_contradicts_is_refused(host: Host, change: dict[str, t.Any], message: str) -> None:
+    host.reported = dataclasses.replace(Job(), **change)
+    with pytest.raises(VTorqueError, match=message):
         host.take()
     assert not (host.place / "state").exists()
 
@@ -157,7 +157,7 @@ def test_files_of_the_server_that_are_away_are_waited_for(host: Host) -> None:
     with pytest.raises(SiteFault, match="mounted") as raised:
         host.take()
     assert not isinstance(raised.value, NeverTaken)
-    host.fault, host.told = None, Job(start_count=2)
+    host.fault, host.reported = None, Job(start_count=2)
     with pytest.raises(SiteFault, match="mounted"):
         host.take()
     assert not (host.place / "state").exists()
@@ -165,13 +165,13 @@ def test_files_of_the_server_that_are_away_are_waited_for(host: Host) -> None:
 
 def test_start_before_the_servers_is_proved_by_who_led_that_one(host: Host) -> None:
     """Where nothing is written down, who leads the job now may hand over what he has of it."""
-    host.told = Job(start_count=2, nodes=("cn2",))
+    host.reported = Job(start_count=2, nodes=("cn2",))
     with pytest.raises(VTorqueError, match="not its mother superior cn2"):
         host.take()
     host.write_down("cn1/0")
     host.write_down("cn2/0")
     assert host.take() == 0
-    host.told = Job(start_count=2, nodes=("cn1",))
+    host.reported = Job(start_count=2, nodes=("cn1",))
     host.accounts.unlink()
     host.write_down("cn2/0")
     with pytest.raises(VTorqueError, match="not its mother superior cn2"):
@@ -229,9 +229,9 @@ class Sender:
         program = self.place / "ssh"
         program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{self.place}/called\n{script}\n")
         program.chmod(0o755)
-        told = dataclasses.replace(parameters.Policy(), record_host=record_host)
+        report = dataclasses.replace(parameters.Policy(), record_host=record_host)
         return vtorque_record.send(
-            "7.head", 1, whole or io.BytesIO(), load=lambda: told, state_dir=self.place, ssh=(str(program),)
+            "7.head", 1, whole or io.BytesIO(), load=lambda: report, state_dir=self.place, ssh=(str(program),)
         )  # fmt: skip
 
 
@@ -282,20 +282,20 @@ def test_front_end_that_refuses_at_once_is_heard(sender: Sender, capfd: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [
         ("echo 'no \033[2J way' >&2; exit 255", "was not handed over to fe: no ?[2J way"),
         ("exec sleep 600", "was not handed over to fe: no answer within 1 s; it waits on this node"),
     ],
 )
 def test_failure_is_a_line_in_the_log(
-    sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str, words: str
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str, message: str
 ) -> None:
     if "sleep" in script:
         monkeypatch.setattr(delivery, "SEND_S", 1)
     assert sender.send(script) == 1
     (line,) = capfd.readouterr().err.splitlines()
-    assert words in line
+    assert message in line
     (mark,) = delivery_queue.list_pending(sender.place)
     assert (mark.key, mark.why in line, bool(mark.why)) == ("7.head.1", True, True)
 
@@ -306,9 +306,9 @@ def test_record_that_is_given_up_is_a_loud_word(
     logged: list[str] = []
     monkeypatch.setattr(vtorque_record.syslog, "syslog", lambda _level, line: logged.append(line))
     assert sender.send(f"cat >/dev/null; echo 'another record is kept' >&2; exit {delivery.NEVER}") == 1
-    words = "was not handed over to fe, and that is given up: another record is kept; it stays on this node"
-    assert logged == [f"the record of start 1 of job 7.head {words}"]
-    assert words in capfd.readouterr().err
+    text = "was not handed over to fe, and that is given up: another record is kept; it stays on this node"
+    assert logged == [f"the record of start 1 of job 7.head {text}"]
+    assert text in capfd.readouterr().err
     assert delivery_queue.list_pending(sender.place) == ()
 
 
@@ -323,9 +323,9 @@ def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture
 
 def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[tuple[str, int]] = []
-    monkeypatch.setattr(vtorque_record, "send", lambda *words: sent.append(words[:2]) or 0)
-    for words, status in ((["--send", "7.head", "2"], 0), (["--send", "7.head", "x"], 2), (["\x1b"], 2)):
-        monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record", *words])
+    monkeypatch.setattr(vtorque_record, "send", lambda *arguments: sent.append(arguments[:2]) or 0)
+    for arguments, status in ((["--send", "7.head", "2"], 0), (["--send", "7.head", "x"], 2), (["\x1b"], 2)):
+        monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record", *arguments])
         monkeypatch.setattr(vtorque_record.os, "nice", lambda _more: 0)
         assert vtorque_record.main() == status
     assert sent == [("7.head", 2)]

@@ -261,9 +261,9 @@ def test_daemon_that_goes_on_printing_does_not_hold_the_job(job_place: JobPlace,
     answer = job_place.batch(script.encode())
     own = "".join(f"{n}\n" for n in range(1, 200_001)).encode()
     assert answer.status == 6
-    for number, said in enumerate((answer.out, answer.err), 1):
-        assert said.startswith(own)
-        assert set(said[len(own) :]) <= (set(b"tick y\n") if number == stream else set())
+    for number, output in enumerate((answer.out, answer.err), 1):
+        assert output.startswith(own)
+        assert set(output[len(own) :]) <= (set(b"tick y\n") if number == stream else set())
     job_place.wait_until(lambda: not job_place.processes(program.encode()))
 
 
@@ -507,13 +507,13 @@ def test_guest_that_is_lost_before_the_job_began_runs_nothing(job_place: JobPlac
     refused(run_with(job_place, ready), b"nothing was run: guest v1-1 on node1 was lost: it crashed", b"Kernel panic")
 
 
-def refused(answer: t.Any, *words: bytes) -> None:
+def refused(answer: t.Any, *arguments: bytes) -> None:
     """Nothing ran, and one clear message says why."""
     assert answer.status == 1
     assert answer.out == b""
     assert answer.err.startswith(b"vtorque: ")
     assert len(answer.err.splitlines()) <= 3
-    for word in words:
+    for word in arguments:
         assert word in answer.err
 
 

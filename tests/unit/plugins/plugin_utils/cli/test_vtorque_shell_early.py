@@ -126,9 +126,12 @@ def test_another_user_has_no_part_in_it(early_place: JobPlace, name: str) -> Non
     """Nor can the user put another thing in its place."""
     early_place.make_ready(ProcessId.of(os.getpid()))
     path = early_place.directory / name
-    for uid, words in ((early_place.uid + 1, ["dd", f"if={path}", "count=0"]), (early_place.uid, ["rm", "-f", path])):
+    for uid, arguments in (
+        (early_place.uid + 1, ["dd", f"if={path}", "count=0"]),
+        (early_place.uid, ["rm", "-f", path]),
+    ):
         done = subprocess.run(
-            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *words],
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *arguments],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert done.returncode != 0
@@ -137,10 +140,10 @@ def test_another_user_has_no_part_in_it(early_place: JobPlace, name: str) -> Non
 
 def test_its_end_leaves_nothing_and_ends_nobody_else(early_place: JobPlace) -> None:
     early_place.make_ready(ProcessId.of(os.getpid()))
-    said = os.open(early_place.directory / login_fifos.SAID, os.O_RDONLY | os.O_NONBLOCK)
+    output = os.open(early_place.directory / login_fifos.SAID, os.O_RDONLY | os.O_NONBLOCK)
     # from its first moment neither of the programs that come before ssh
-    other = subprocess.Popen(["sleep", "1000"], stdin=said, user=early_place.uid)
-    os.close(said)
+    other = subprocess.Popen(["sleep", "1000"], stdin=output, user=early_place.uid)
+    os.close(output)
     early_place.stack.callback(other.wait)
     early_place.stack.callback(other.kill)
     early_place.process(SSH)

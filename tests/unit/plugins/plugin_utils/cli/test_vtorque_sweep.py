@@ -41,7 +41,7 @@ class Server:
     """A batch server that knows no job, and one node."""
 
     def __init__(self) -> None:
-        self.kept = ""
+        self.stored = ""
         self.silent = False
 
     def job(self, job_id: str) -> t.NoReturn:
@@ -50,11 +50,11 @@ class Server:
 
     def note(self, _node: str) -> str:
         self._answer()
-        return self.kept
+        return self.stored
 
     def clear(self, _node: str, _note: str) -> bool:
         self._answer()
-        self.kept = ""
+        self.stored = ""
         return True
 
     def _answer(self) -> None:
@@ -84,8 +84,8 @@ class Site:
         patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
         self.patch = patch
 
-    def run(self, *words: str) -> int:
-        return vtorque_sweep.run(words, sweeping_by(parameters.Policy))
+    def run(self, *arguments: str) -> int:
+        return vtorque_sweep.run(arguments, sweeping_by(parameters.Policy))
 
     def leave(self, key: str = "7.head.1", boot: str = "") -> None:
         guest = self.settings.guests_dir / key / "vcn1-1"
@@ -136,9 +136,9 @@ def test_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Site,
 def test_no_name_of_whomever_moves_a_terminal(site: Site, capsys: Capture) -> None:
     (site.settings.guests_dir / "4712.\x1b[2J\x9bhead.1").mkdir(parents=True)
     assert site.run() == 1
-    shown = capsys.readouterr().out
-    assert "4712.?[2J?head.1" in shown
-    assert all(line.isprintable() for line in (*shown.splitlines(), *site.logged))
+    printed = capsys.readouterr().out
+    assert "4712.?[2J?head.1" in printed
+    assert all(line.isprintable() for line in (*printed.splitlines(), *site.logged))
 
 
 def test_part_of_it_that_is_asked_for(site: Site, capsys: Capture) -> None:
@@ -149,16 +149,16 @@ def test_part_of_it_that_is_asked_for(site: Site, capsys: Capture) -> None:
 
 def test_form_for_programs(site: Site, capsys: Capture) -> None:
     site.leave()
-    site.server.kept = OURS
+    site.server.stored = OURS
     site.wrong = (NodeFault("bridge br0", "is missing on this node", cause="bridge"),)
     assert site.run("--json") == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told == {
+    report = json.loads(capsys.readouterr().out)
+    assert report == {
         "version": 1,
         "node": "cn1",
         "ok": False,
         "removed": [],
-        "left": [{"key": "7.head.1", "why": told["left"][0]["why"], "things": []}],
+        "left": [{"key": "7.head.1", "why": report["left"][0]["why"], "things": []}],
         "living": [],
         "note": {"note": OURS, "taken_back": False, "why": "bridge br0: is missing on this node"},
         "retired": [],
@@ -195,10 +195,10 @@ def test_records_that_wait_are_handed_over_and_that_is_said(site: Site, capsys: 
         _policy: parameters.Policy, _deadline: clock.Deadline, **places: pathlib.Path
     ) -> tuple[delivery.Delivery, ...]:
         sent.append((places["state_dir"], places["run_dir"]))
-        words = "was not handed over to fe: Connection refused; it waits on this node"
+        message = "was not handed over to fe: Connection refused; it waits on this node"
         return (
             delivery.Delivery("7.head.1", delivery.TAKEN, "was handed over to fe"),
-            delivery.Delivery("8.head.1", delivery.AWAY, words),
+            delivery.Delivery("8.head.1", delivery.AWAY, message),
         )
 
     site.patch.setattr(node_sweep.delivery, "send_waiting", send)
@@ -240,15 +240,15 @@ def test_record_that_goes_before_the_front_end_got_it_is_a_loud_word(site: Site,
 
 
 def test_our_note_is_taken_back_and_that_is_said(site: Site, capsys: Capture) -> None:
-    site.server.kept = OURS
+    site.server.stored = OURS
     assert site.run() == 0
     assert capsys.readouterr().out == f"note     cn1: taken back: {OURS} (bridge tests good)\n"
-    assert site.server.kept == ""
+    assert site.server.stored == ""
     assert len(site.logged) == 1
 
 
 def test_our_note_stays_with_its_reason(site: Site, capsys: Capture) -> None:
-    site.server.kept = OURS
+    site.server.stored = OURS
     site.wrong = (NodeFault("bridge br0", "is missing on this node", cause="bridge"),)
     assert site.run() == 1
     assert capsys.readouterr().out == f"note     cn1: stays: {OURS} (bridge br0: is missing on this node)\n"
@@ -294,7 +294,7 @@ def test_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys: 
 
     site.leave()
     site.look_twice(0.0)
-    site.server.kept = OURS
+    site.server.stored = OURS
     old = site.settings.state_dir / "records" / "1.head.1"
     old.mkdir(parents=True)
     os.utime(old, (0, 0))
@@ -309,7 +309,7 @@ def test_broken_configuration_keeps_nothing_that_is_nobodys(site: Site, capsys: 
     assert out[-1].startswith("left     the site's configuration: not YAML; until it is mended no record is retired")
     assert site.logged[-1] == out[-1]
     assert os.listdir(site.settings.guests_dir) == []
-    assert (site.server.kept, old.exists(), site.marked) == (OURS, True, True)  # both are the site's wish
+    assert (site.server.stored, old.exists(), site.marked) == (OURS, True, True)  # both are the site's wish
 
 
 def test_sweep_uses_the_good_values_of_a_broken_configuration(site: Site) -> None:
@@ -330,8 +330,8 @@ def test_help_says_what_goes_when_and_what_the_statuses_mean(site: Site, capsys:
         site.run("--help")
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    for words in ("--boot", "--all", "--json", "60 s apart", "exit status:", "examples:", "more than 4 starts"):
-        assert words in out, words
+    for message in ("--boot", "--all", "--json", "60 s apart", "exit status:", "examples:", "more than 4 starts"):
+        assert message in out, message
     assert max(map(len, out.splitlines())) <= 120
 
 

@@ -173,6 +173,6 @@ def test_request_is_one_document(world: t.Any, tmp_path: pathlib.Path) -> None:
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
     player = world(ending="print(json.dumps(sys.argv)); sys.exit(0)")
     player.begin()
-    status, said = play(player, tmp_path)
+    status, output = play(player, tmp_path)
     assert status == 0
-    assert json.loads(said.splitlines()[-1])[1:] == []
+    assert json.loads(output.splitlines()[-1])[1:] == []

@@ -72,7 +72,7 @@ def test_early_program_inherits_no_signal_and_no_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "allowed", "begun"),
+    ("arguments", "allowed", "begun"),
     [
         (["prologue", "yes"], True, True),
         (["prologue", "unknown"], True, False),
@@ -82,13 +82,13 @@ def test_early_program_inherits_no_signal_and_no_group() -> None:
     ],
 )
 def test_only_a_prologue_that_will_ask_begins_it(
-    tmp_path: pathlib.Path, words: list[str], allowed: bool, begun: bool
+    tmp_path: pathlib.Path, arguments: list[str], allowed: bool, begun: bool
 ) -> None:
     place, config = tmp_path / "fast_start", tmp_path / "vtorque.yml"
     config.touch()
     if allowed:
         mark.set_to(mark.name_of(config), place)
-    program = hook.begin_node(words, ["/bin/echo"], place, config)
+    program = hook.begin_node(arguments, ["/bin/echo"], place, config)
     assert (program is not None) == begun
     if program is not None:
         assert read_all(program.socket) == b"--early\n"

@@ -62,14 +62,14 @@ def test_sweep_runs_on_its_own_and_only_when_there_is_something(
     places: Places, monkeypatch: pytest.MonkeyPatch, something: bool
 ) -> None:
     called: list[tuple[list[str], dict[str, t.Any]]] = []
-    monkeypatch.setattr(detached.subprocess, "Popen", lambda words, **how: called.append((words, how)))
+    monkeypatch.setattr(detached.subprocess, "Popen", lambda arguments, **how: called.append((arguments, how)))
     monkeypatch.setattr(start_sweep, "something_unheld", lambda *_directories: something)
     start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
     assert called == [], "the sweep would look at other places than these"
     start_sweep.sweep_if_needed(Places.run_dir, Places.state_dir)
     assert len(called) == something
-    for words, how in called:
-        assert words[1:] == ["-I", "-m", start_sweep.PROGRAM]
+    for arguments, how in called:
+        assert arguments[1:] == ["-I", "-m", start_sweep.PROGRAM]
         assert how["start_new_session"] is True
         assert "LD_LIBRARY_PATH" not in how["env"]
 

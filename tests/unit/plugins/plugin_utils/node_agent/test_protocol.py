@@ -12,13 +12,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent imp
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("output", "heard"),
     [(b"", b""), (b'{"version": 1', b""), (b'{"version": 1}\n', b'{"version": 1}\n'), (b"{}\n{}\n", b"{}\n")],
     ids=["nothing", "cut off", "whole", "more"],
 )
-def test_only_a_whole_line_tells_guests_of_their_job(said: bytes, heard: bytes) -> None:
+def test_only_a_whole_line_tells_guests_of_their_job(output: bytes, heard: bytes) -> None:
     reading, writing = os.pipe()
-    os.write(writing, said)
+    os.write(writing, output)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
         assert protocol.read_second_line(stream, 60.0) == heard

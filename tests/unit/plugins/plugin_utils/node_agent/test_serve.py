@@ -90,7 +90,9 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     here = World()
     settings = node_settings.settings_of
     monkeypatch.setattr(
-        node_settings, "settings_of", lambda *words: dataclasses.replace(settings(*words), state_dir=tmp_path / "state")
+        node_settings,
+        "settings_of",
+        lambda *arguments: dataclasses.replace(settings(*arguments), state_dir=tmp_path / "state"),
     )
 
     class Batch:
@@ -228,7 +230,7 @@ def test_a_value_out_of_form_is_refused(world: World, key: str, value: object) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"state": "Q"}, "its state is Q"),
         ({"state": "C"}, "its state is C"),
@@ -240,11 +242,11 @@ def test_a_value_out_of_form_is_refused(world: World, key: str, value: object) -
     ],
 )
 def test_a_job_that_the_server_tells_otherwise_makes_no_guest(
-    world: World, changes: dict[str, t.Any], words: str
+    world: World, changes: dict[str, t.Any], message: str
 ) -> None:
     world.job = dataclasses.replace(JOB, **changes)
     answer = world.ask(PART)
-    assert words in answer["error"]["why"]
+    assert message in answer["error"]["why"]
     assert "present" not in world.asked
 
 
@@ -441,8 +443,8 @@ def test_program_answers_in_one_line_and_exits_0() -> None:
     assert json.loads(done.stdout)["ok"] is False
 
 
-@pytest.mark.parametrize(("told", "word"), [(b"", b""), (b"{}\n", b"told")], ids=["gone", "told"])
-def test_guests_are_held_until_the_second_line(told: bytes, word: bytes) -> None:
+@pytest.mark.parametrize(("report", "word"), [(b"", b""), (b"{}\n", b"told")], ids=["gone", "report"])
+def test_guests_are_held_until_the_second_line(report: bytes, word: bytes) -> None:
     """The hold is open while the line is waited for, and let go of when the caller is gone."""
     program = f"""
 import os, {serve.__name__} as node, {handlers.__name__} as handlers
@@ -460,10 +462,10 @@ node.main()
 os.write(2, os.read(holding, 9))
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], input=b"{}\n" + told, capture_output=True, timeout=60, check=True,
+        [sys.executable, "-c", program], input=b"{}\n" + report, capture_output=True, timeout=60, check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(told), word)
+    assert (done.stdout.count(b"\n"), done.stderr) == (1 + bool(report), word)
 
 
 def test_join_does_not_wait_for_the_note_of_neighbours() -> None:
@@ -495,8 +497,8 @@ node._note_neighbours(b"{{}}", Policy)
         assert pathlib.Path(fifo).read_text() == "7.head 2 7.head.2"
 
 
-@pytest.mark.parametrize(("ok", "words"), [(True, "['alice', '7.head', '2'] cn1"), (False, "")])
-def test_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, words: str) -> None:
+@pytest.mark.parametrize(("ok", "message"), [(True, "['alice', '7.head', '2'] cn1"), (False, "")])
+def test_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, message: str) -> None:
     program = f"""
 import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge import leftover_processes
@@ -510,11 +512,11 @@ node.main()
         input='{"do": "absent"}\n',
         check=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    assert done.stdout.splitlines()[1:] == ([words] if words else [])
+    assert done.stdout.splitlines()[1:] == ([message] if message else [])
 
 
 @pytest.mark.parametrize(
-    ("faults", "words", "said"),
+    ("faults", "arguments", "output"),
     [
         pytest.param(0, ["--early"], "br7 br7 br7, read 1 times", id="good"),
         pytest.param(1, ["--early"], "br7 br7 br7, read 2 times", id="mended before the request came"),
@@ -522,7 +524,9 @@ node.main()
         pytest.param(9, [], "fault fault fault, read 1 times", id="broken, and not asked early"),
     ],
 )
-def test_one_request_is_answered_by_one_reading_of_the_configuration(faults: int, words: list[str], said: str) -> None:
+def test_one_request_is_answered_by_one_reading_of_the_configuration(
+    faults: int, arguments: list[str], output: str
+) -> None:
     """An administrator may write it meanwhile; what fails before there is a request is tried again for it."""
     program = f"""
 import {serve.__name__} as node
@@ -548,10 +552,10 @@ node.KINDS["absent"] = node.Kind(dict, absent)
 node.main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], input=b'{"do": "absent"}\n', capture_output=True, timeout=60,
+        [sys.executable, "-c", program, *arguments], input=b'{"do": "absent"}\n', capture_output=True, timeout=60,
         check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
-    assert json.loads(done.stdout)["seen"] == said
+    assert json.loads(done.stdout)["seen"] == output
 
 
 def test_umask_of_the_caller_closes_no_directory() -> None:
@@ -747,23 +751,23 @@ def test_suspension_is_not_believed_against_the_server_or_of_others(
 
 
 def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[t.Any] = []
+    report: list[t.Any] = []
 
     def present(*_words: object, tell: t.Sequence[str], **_more: object) -> tuple[node_answers.GuestFacts, ...]:
-        told.append(list(tell))
+        report.append(list(tell))
         return (FACTS,)
 
     monkeypatch.setattr(handlers.client, "present", present)
     assert world.ask(PART)["ok"]
     world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
-    assert told[0] == []
-    assert told[1][told[1].index("--") + 1 :] == ["cn1", str(pathlib.Path(sys.prefix).parent / "bin/vtorque-node")]
+    assert report[0] == []
+    assert report[1][report[1].index("--") + 1 :] == ["cn1", str(pathlib.Path(sys.prefix).parent / "bin/vtorque-node")]
 
 
-@pytest.mark.parametrize("told", [(), (GuestUpdates("vcn1-1", "timed out", 2, 60.0, "3 more were not begun"),)])
+@pytest.mark.parametrize("report", [(), (GuestUpdates("vcn1-1", "timed out", 2, 60.0, "3 more were not begun"),)])
 def test_guests_are_joined_updated_and_only_then_the_users_to_add_to(
-    world: World, monkeypatch: pytest.MonkeyPatch, told: tuple[GuestUpdates, ...]
+    world: World, monkeypatch: pytest.MonkeyPatch, report: tuple[GuestUpdates, ...]
 ) -> None:
     """After the site's prologue, which may give them package sources; what became of it is answered."""
     done: list[str] = []
@@ -775,12 +779,12 @@ def test_guests_are_joined_updated_and_only_then_the_users_to_add_to(
     monkeypatch.setattr(handlers.join, "join", notes("join"))
     monkeypatch.setattr(handlers.data_disk, "mount", notes("disk"))
     monkeypatch.setattr(handlers.site_scripts, "run_prologues", notes("prologues"))
-    monkeypatch.setattr(handlers.security_updates, "install", notes("updates", told))
+    monkeypatch.setattr(handlers.security_updates, "install", notes("updates", report))
     monkeypatch.setattr(handlers.user_additions, "make", notes("additions"))
     job_map = messages.JobMap(1, "join", "7.head", 2, "cn1", 60.0, (), KEY)
     answer = join(job_map, world.ask(PART))
     assert answer["ok"]
-    assert answer["updates"] == [form.to_dict(one) for one in told]
+    assert answer["updates"] == [form.to_dict(one) for one in report]
     assert done == ["join", "disk", "prologues", "updates", "additions"]
 
 
@@ -816,9 +820,9 @@ def join(job_map: messages.JobMap, before: dict[str, t.Any]) -> dict[str, t.Any]
 
 def joined(world: World, job_id: str, start: int) -> dict[str, t.Any]:
     """The answer to the map of a start, after the part of PART's start."""
-    told = messages.JobMap(1, "join", job_id, start, "cn2", 60.0, (), KEY)
+    report = messages.JobMap(1, "join", job_id, start, "cn2", 60.0, (), KEY)
     before = world.ask(BARE)
-    return join(told, before)
+    return join(report, before)
 
 
 def test_host_that_stays_bare_says_how_it_is_reached_and_is_told_of_the_job(bare: World) -> None:

@@ -140,7 +140,7 @@ def test_program_that_is_not_there_is_said(call: t.Any) -> None:
 
 
 def test_another_node_is_reached_by_an_ssh_that_asks_nothing_and_dies_with_us() -> None:
-    words = node_command.ssh_command(pathlib.Path("/opt/a b/bin/vtorque-node"), "n2", 5)
-    assert words[:4] == ["/usr/bin/setpriv", "--pdeathsig", "KILL", "/usr/bin/ssh"]
-    assert words[-3:] == ["--", "n2", "'/opt/a b/bin/vtorque-node'"]
-    assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=5"} <= set(words)
+    arguments = node_command.ssh_command(pathlib.Path("/opt/a b/bin/vtorque-node"), "n2", 5)
+    assert arguments[:4] == ["/usr/bin/setpriv", "--pdeathsig", "KILL", "/usr/bin/ssh"]
+    assert arguments[-3:] == ["--", "n2", "'/opt/a b/bin/vtorque-node'"]
+    assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=5"} <= set(arguments)

@@ -72,7 +72,7 @@ def test_failed_push_is_reported_once_and_begins_again_on_request(node: Node) ->
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"image": "tini@1"}, "no such image"),
         ({"image": "../../etc"}, "not of the form"),
@@ -82,8 +82,8 @@ def test_failed_push_is_reported_once_and_begins_again_on_request(node: Node) ->
         ({"fs_type": "ramdisk"}, "nobody fetches"),
     ],
 )
-def test_order_for_another_image_is_refused(node: Node, changes: dict[str, str], words: str) -> None:
-    assert words in json.dumps(node.ask(**changes))
+def test_order_for_another_image_is_refused(node: Node, changes: dict[str, str], message: str) -> None:
+    assert message in json.dumps(node.ask(**changes))
 
 
 # -- the front end
@@ -115,18 +115,18 @@ BAD = json.dumps({"version": 1, "ok": False, "error": {"fault": "site", "what": 
 
 
 def test_nodes_are_asked_until_they_have_it_or_cannot(tmp_path: pathlib.Path) -> None:
-    told: list[tuple[str, str]] = []
+    report: list[tuple[str, str]] = []
     ssh = ssh_that(tmp_path, COMING, BAD)
     brought = image_push.push(
         "tiny@1", ("cn1", "cn2", "cn3", "-oProxyCommand=x"), fs_type="local", ssh_timeout_s=5, ssh=ssh,
-        report=lambda node, words: told.append((node, words)),
+        report=lambda node, arguments: report.append((node, arguments)),
     )  # fmt: skip
     assert [(one.node, one.state) for one in brought] == [
         ("cn1", "failed"), ("cn2", "failed"), ("cn3", "silent"), ("-oProxyCommand=x", "silent"),
     ]  # fmt: skip
     assert brought[0].reason == "no room"
     assert "no route to host" in brought[2].reason
-    assert ("cn1", "41 %?[2J of it") in told
+    assert ("cn1", "41 %?[2J of it") in report
     asked = [json.loads(line)["again"] for line in (tmp_path / "asked").read_text().splitlines()]
     assert sorted(asked) == [False, False, False, True]
 
@@ -154,11 +154,11 @@ class Command:
         self.pushed.append((image, nodes, how["fs_type"]))
         return tuple(self.states.get(node, image_push.Brought(node, "here")) for node in nodes)
 
-    def call(self, *words: str) -> tuple[int, str]:
+    def call(self, *arguments: str) -> tuple[int, str]:
         parser = argparse.ArgumentParser()
         add_json(parser)
         program.add_arguments(parser)
-        return program.run(parser.parse_args(words), configuration_of(self.policy)), self._capsys.readouterr().out
+        return program.run(parser.parse_args(arguments), configuration_of(self.policy)), self._capsys.readouterr().out
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_image_that_cannot_be_pushed_is_refused_before_any_node_is_asked(
 ) -> None:
     (tmp_path / "pool/old.img").write_bytes(b"x")
     (tmp_path / "pool/old.img").chmod(0o444)
-    for name, words in (("tini", "did you mean tiny"), ("old", "has no record")):
-        with pytest.raises(UserFault, match=words):
+    for name, arguments in (("tini", "did you mean tiny"), ("old", "has no record")):
+        with pytest.raises(UserFault, match=arguments):
             command.call(name)
     assert command.pushed == []

@@ -27,7 +27,7 @@ class Batch:
     """A batch server that tells states of jobs, one after the other; the last one stays."""
 
     def __init__(self, **states: str) -> None:
-        self.states = {f"{number}.fe": list(words) for number, words in states.items()}
+        self.states = {f"{number}.fe": list(arguments) for number, arguments in states.items()}
         self.deleted: list[str] = []
 
     def job(self, job_id: str) -> BatchJob:
@@ -62,9 +62,9 @@ def trial(directory: pathlib.Path, number: str = "j1") -> selftest_call.Trial:
 
 
 def wait(batch: Batch, *trials: selftest_call.Trial, timeout_s: float = 60) -> list[str]:
-    said: list[str] = []
-    selftest_call.wait(trials, t.cast("t.Any", batch), timeout_s, said.append)
-    return said
+    output: list[str] = []
+    selftest_call.wait(trials, t.cast("t.Any", batch), timeout_s, output.append)
+    return output
 
 
 def submit(
@@ -93,10 +93,10 @@ def test_job_is_submitted_as_a_user_would(tmp_path: pathlib.Path) -> None:
     vsub = vsub_that(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/words; env >{tmp_path}/env; echo "7.fe"')
     submit(one, vsub, "vcpus=1", queue="fast")
     assert (one.job_id, one.failure) == ("7.fe", None)
-    words = (tmp_path / "words").read_text().splitlines()
-    assert words[-3:] == ["-vm", "vcpus=1", str(one.directory / "job.sh")]
-    assert words[words.index("-l") + 1] == "nodes=cn1"
-    assert words[words.index("-q") + 1] == "fast"
+    arguments = (tmp_path / "words").read_text().splitlines()
+    assert arguments[-3:] == ["-vm", "vcpus=1", str(one.directory / "job.sh")]
+    assert arguments[arguments.index("-l") + 1] == "nodes=cn1"
+    assert arguments[arguments.index("-q") + 1] == "fast"
     assert f"HOME={ME.pw_dir}" in (tmp_path / "env").read_text().splitlines()
     selftest_call.tidy([one])
     assert not one.directory.exists()
@@ -107,9 +107,9 @@ def test_job_on_slurm_has_sbatchs_options_and_the_clusters_name(tmp_path: pathli
     vsub = vsub_that(tmp_path, f'printf "%s\\n" "$@" >{tmp_path}/words; echo "Submitted batch job 12"')
     submit(one, vsub, "vcpus=1", "fast", "slurm")
     assert (one.job_id, one.failure) == ("12.site", None)
-    words = (tmp_path / "words").read_text().splitlines()
-    assert {"--nodelist=cn1", "--partition=fast", f"--output={one.directory}/out"} <= set(words)
-    assert words[-3:] == ["-vm", "vcpus=1", str(one.directory / "job.sh")]
+    arguments = (tmp_path / "words").read_text().splitlines()
+    assert {"--nodelist=cn1", "--partition=fast", f"--output={one.directory}/out"} <= set(arguments)
+    assert arguments[-3:] == ["-vm", "vcpus=1", str(one.directory / "job.sh")]
     assert "PBS_" not in (one.directory / "job.sh").read_text()
     two = selftest_call.prepare(tmp_path, "2", 2, open_trial("slurm"))
     submit(two, vsub, system="slurm")
@@ -117,14 +117,14 @@ def test_job_on_slurm_has_sbatchs_options_and_the_clusters_name(tmp_path: pathli
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [("echo 'vsub: img=x: no such image' >&2; exit 2", "vsub: img=x: no such image"), ("exit 0", "vsub ended with 0")],
 )
-def test_refusal_is_a_finding(tmp_path: pathlib.Path, script: str, words: str) -> None:
+def test_refusal_is_a_finding(tmp_path: pathlib.Path, script: str, message: str) -> None:
     one = selftest_call.prepare(tmp_path, "1", 1, open_trial("torque"))
     submit(one, vsub_that(tmp_path, script))
     assert one.failure is not None
-    assert (one.failure.check, one.failure.state, one.failure.problem) == ("submitted", "bad", words)
+    assert (one.failure.check, one.failure.state, one.failure.problem) == ("submitted", "bad", message)
     batch = Batch()
     wait(batch, one)
     assert batch.deleted == []
@@ -134,10 +134,10 @@ def test_jobs_are_waited_for(tmp_path: pathlib.Path) -> None:
     """Over, forgotten by the server, and a server that is silent for a while."""
     trials = [trial(tmp_path, name) for name in ("j1", "j2", "j3")]
     batch = Batch(j1="QRRC", j2="R?", j3="R!!C")
-    said = wait(batch, *trials)
+    output = wait(batch, *trials)
     assert all(one.ended and one.failure is None for one in trials)
     assert batch.deleted == []
-    assert "job j1.fe is in state Q" in said[0]
+    assert "job j1.fe is in state Q" in output[0]
 
 
 def test_held_job_is_taken_back_with_the_reason(tmp_path: pathlib.Path) -> None:

@@ -72,7 +72,7 @@ def test_allowed_metadata_is_read_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "words"),
+    ("text", "line", "expected"),
     [
         ("packages: [curl]", 1, "curl is not on the site's list: make, gfortran, libopenblas0"),
         ("packages:\n- make\n- gfortan", 3, "did you mean gfortran?"),
@@ -136,10 +136,10 @@ def test_allowed_metadata_is_read_in_its_order() -> None:
         (b"#" * (metadata.MAX_BYTES + 1), 0, "longer than 64 KiB"),
     ],
 )  # fmt: skip
-def test_what_is_not_allowed_is_named_with_its_line(text: str | bytes, line: int, words: str) -> None:
+def test_what_is_not_allowed_is_named_with_its_line(text: str | bytes, line: int, expected: str) -> None:
     ((found, message),) = faults(text)
     assert found == line
-    assert words in message
+    assert expected in message
 
 
 def test_all_faults_are_told_at_once_by_line() -> None:

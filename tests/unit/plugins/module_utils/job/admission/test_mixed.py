@@ -79,9 +79,9 @@ def test_sites_default_is_for_jobs_of_any_size() -> None:
     assert planned("", THREE[:3], nodes_default=2).bare == {}
 
 
-@pytest.mark.parametrize(("policy", "words"), [({"nodes_max": 1}, "at most 1"), ({"nodes_min": 3}, "at least 3")])
-def test_site_bounds_the_number(policy: dict[str, int], words: str) -> None:
-    with pytest.raises(RequestErrors, match=words):
+@pytest.mark.parametrize(("policy", "message"), [({"nodes_max": 1}, "at most 1"), ({"nodes_min": 3}, "at least 3")])
+def test_site_bounds_the_number(policy: dict[str, int], message: str) -> None:
+    with pytest.raises(RequestErrors, match=message):
         planned(",nodes=2", THREE, **policy)
 
 
@@ -97,7 +97,7 @@ def test_plan_whose_mother_superior_is_bare_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "origin", "hosts", "vm", "words"),
+    ("wanted", "origin", "hosts", "vm", "message"),
     [
         (None, SITE_DEFAULT, 3, 3, ""),
         (2, "command line", 3, 2, ""),
@@ -106,10 +106,10 @@ def test_plan_whose_mother_superior_is_bare_is_none() -> None:
     ],
 )
 def test_number_and_what_speaks_against_it(
-    wanted: int | None, origin: str, hosts: int, vm: int, words: str
+    wanted: int | None, origin: str, hosts: int, vm: int, message: str
 ) -> None:  # fmt: skip
     resolved = Resolved({"nodes": wanted}, {"nodes": origin}, "")
-    assert (mixed.vm_hosts(resolved, hosts), mixed.objection(resolved, hosts, open_terms("torque"))) == (vm, words)
+    assert (mixed.vm_hosts(resolved, hosts), mixed.objection(resolved, hosts, open_terms("torque"))) == (vm, message)
 
 
 def test_counts_describe_the_node_file() -> None:

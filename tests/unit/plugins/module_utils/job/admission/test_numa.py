@@ -54,7 +54,7 @@ def test_guests_with_cores_of_their_own_have_cells_and_pages_and_others_have_non
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("numa=1", "numa=1: needs cores of its own: vcpu_pinning=true, or a map"),
         ("numa=auto,vcpu_pinning=false", "numa=auto: needs cores of its own"),
@@ -66,10 +66,10 @@ def test_guests_with_cores_of_their_own_have_cells_and_pages_and_others_have_non
         ("numa=2", "auto, 1 or off"),
     ],
 )
-def test_request_that_does_not_go_together_is_refused_with_the_reason(text: str, words: str) -> None:
+def test_request_that_does_not_go_together_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(RequestErrors) as refused:
         resolved(text)
-    assert words in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_switching_off_what_needs_cores_is_no_fault() -> None:

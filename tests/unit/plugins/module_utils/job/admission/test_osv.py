@@ -42,7 +42,7 @@ if t.TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("script", "arguments", "words"),
+    ("script", "arguments", "parts"),
     [
         (b"/app.so\n", b"", ["/app.so"]),
         (b"#!/bin/sh\n#PBS -N x\n\n  # more\n/app.so 'b  c' \"d\\\"e\"\n", b"", ["/app.so", "b  c", 'd"e']),
@@ -53,8 +53,8 @@ if t.TYPE_CHECKING:
         ("/app.so ü\n".encode(), b"", ["/app.so", "ü"]),
     ],
 )  # fmt: skip
-def test_one_command_of_a_script(script: bytes, arguments: bytes, words: list[str]) -> None:
-    assert list(osv_script.read(script, arguments)) == words
+def test_one_command_of_a_script(script: bytes, arguments: bytes, parts: list[str]) -> None:
+    assert list(osv_script.read(script, arguments)) == parts
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ OFFERS = Offers((ImageFacts("osv@1", "osv"), ImageFacts("debian@1", "debian")))
 POLICY = Policy(img_default="osv", vcpus_default=2, ram_default=512)
 
 
-def told(
-    words: list[str], script: bytes = b"/app.so\n", policy: Policy = POLICY, content: bytes = b"#!/bin/sh\n"
+def faults_of(
+    arguments: list[str], script: bytes = b"/app.so\n", policy: Policy = POLICY, content: bytes = b"#!/bin/sh\n"
 ) -> dict[str, str]:
     site = Site(OFFERS, {}, lambda _queue: [NodeSize("n1", 16, 65536)], look=lambda word, _runs: (word, content))
-    asked = QsubJob(Options(Arguments.read(words), directives.read(script, "job.sh")))
+    asked = QsubJob(Options(Arguments.read(arguments), directives.read(script, "job.sh")))
     try:
         prepare(asked, policy, site, "/home/alice")
     except RequestErrors as errors:
@@ -104,7 +104,7 @@ def told(
 
 
 @pytest.mark.parametrize(
-    ("words", "key", "why"),
+    ("arguments", "key", "why"),
     [
         (["-vm", "vms_per_node=2"], "vms_per_node", "one process in one guest"),
         (["-l", "nodes=2"], "-l nodes", "ask by -l nodes=1:ppn=N"),
@@ -117,20 +117,20 @@ def told(
         (["-I"], "-I", "no terminal"),
     ],
 )
-def test_osv_request_with_unsupported_keys_names_them(words: list[str], key: str, why: str) -> None:
-    assert why in told(words)[key]
-    assert not told(["-vm", "img=debian", *words]).get(key)
+def test_osv_request_with_unsupported_keys_names_them(arguments: list[str], key: str, why: str) -> None:
+    assert why in faults_of(arguments)[key]
+    assert not faults_of(["-vm", "img=debian", *arguments]).get(key)
 
 
 def test_additions_are_not_for_osv() -> None:
-    faults = told(["-vm", "metadata=/home/alice/m"], content=b"runcmd: [date]\n")
+    faults = faults_of(["-vm", "metadata=/home/alice/m"], content=b"runcmd: [date]\n")
     assert "what the program needs is in the image" in faults["metadata"]
 
 
 def test_script_is_read_at_submission_and_by_nobody_else() -> None:
-    assert told([]) == {}
-    assert "2 commands" in told([], b"#!/bin/sh\n/a.so\n/b.so\n")["job.sh"]
-    assert told(["-vm", "img=debian"], b"cd x; make | tee y\n") == {}
+    assert faults_of([]) == {}
+    assert "2 commands" in faults_of([], b"#!/bin/sh\n/a.so\n/b.so\n")["job.sh"]
+    assert faults_of(["-vm", "img=debian"], b"cd x; make | tee y\n") == {}
 
 
 class Guest:
@@ -149,13 +149,13 @@ class Guest:
 
     def started(self, command: str, thread: str) -> None:
         if "/usr/lib/vtorque-launcher.so" in self.server.missing:
-            self.words = command.replace('"', "").split(" ")
+            self.arguments = command.replace('"', "").split(" ")
             with self.listening.accept()[0] as console:
                 self.says("", thread, console)
             return
-        launcher, verb, token, *words = command.replace('"', "").split(" ")
+        launcher, verb, token, *arguments = command.replace('"', "").split(" ")
         assert (launcher, verb) == ("/usr/lib/vtorque-launcher.so", "run")
-        self.words = words
+        self.arguments = arguments
         console = self.listening.accept()[0]
         with console:
             self.says(token, thread, console)
@@ -188,16 +188,16 @@ def test_output_and_status_come_from_the_console_alone(guest: Guest) -> None:
 
     def says(token: str, _thread: str, console: socket.socket) -> None:
         others = f"vtorque-{'0' * 32}-end exit 5"
-        said = f"eth0: up\r\nvtorque-{token}-begin\r\none\r\ntwo\r{others}\r\n\r\r\nno end "
-        said += f"vtorque-{token}-end exit 37\r\nafter"
-        for byte in said.encode():
+        output = f"eth0: up\r\nvtorque-{token}-begin\r\none\r\ntwo\r{others}\r\n\r\r\nno end "
+        output += f"vtorque-{token}-end exit 37\r\nafter"
+        for byte in output.encode():
             console.sendall(bytes([byte]))
 
     guest.says = says
     assert guest.run({b"PBS_JOBID": b"1.head", b"ODD": b"a&b=%\n"}) == End("exit", "37")
     assert guest.printed == b"one\ntwo\rvtorque-" + b"0" * 32 + b"-end exit 5\n\r\nno end "
     assert guest.server.environ == {"PBS_JOBID": "1.head", "ODD": "a&b=%\n"}
-    assert guest.words == ["/app.so", "x"]
+    assert guest.arguments == ["/app.so", "x"]
 
 
 def test_stop_of_the_shell_rings_and_the_program_goes_on(guest: Guest) -> None:
@@ -223,10 +223,10 @@ def test_program_that_cannot_be_loaded_was_not_run(guest: Guest) -> None:
         guest.run()
 
 
-@pytest.mark.parametrize("words", ["exit 256", "exit -1", "exit", "exit 1 2", "signal 9", "place /x", "exit \u0663"])
-def test_nonsense_of_a_launcher_is_no_status(guest: Guest, words: str) -> None:
+@pytest.mark.parametrize("message", ["exit 256", "exit -1", "exit", "exit 1 2", "signal 9", "place /x", "exit \u0663"])
+def test_nonsense_of_a_launcher_is_no_status(guest: Guest, message: str) -> None:
     guest.says = lambda token, _thread, console: console.sendall(
-        f"vtorque-{token}-begin\nvtorque-{token}-end {words}\n".encode()
+        f"vtorque-{token}-begin\nvtorque-{token}-end {message}\n".encode()
     )
     with pytest.raises(ConnectionLost, match="is not known"):
         guest.run()
@@ -322,7 +322,7 @@ def test_kernel_reports_the_status_of_an_image_without_the_launcher(
     finally:
         done.set()
     assert guest.printed == output
-    assert guest.words == ["/app.so", "x"]
+    assert guest.arguments == ["/app.so", "x"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     )
     with pytest.raises(PolicyErrors) as caught:
         loaded(tmp_path, text)
-    told = {(fault.key, fault.origin): fault.message for fault in caught.value.faults}
+    report = {(fault.key, fault.origin): fault.message for fault in caught.value.faults}
     expected = {
         ("vcpu_default", "line 1"): "did you mean vcpus_default?",
         ("mac_prefix", "line 2"): "in quotes",
@@ -121,14 +121,14 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
         ("bridge", "line 13"): "the name of an interface",
         ("name_server", "line 14"): "an address",
     }
-    assert set(told) == set(expected)
-    assert [key for key, words in expected.items() if words not in told[key]] == []
+    assert set(report) == set(expected)
+    assert [key for key, arguments in expected.items() if arguments not in report[key]] == []
     assert caught.value.fault == "site"
     assert "ram_default=4X" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "words"),
+    ("text", "key", "message"),
     [
         ("vcpus_max: 4\n", "vcpus_default", "at most 4 on this site"),
         ("vcpus_min: 9\nvcpus_max: 8\n", "vcpus_min", "is more than vcpus_max (8)"),
@@ -163,11 +163,11 @@ def test_every_fault_of_the_file_is_named_at_once(tmp_path: pathlib.Path) -> Non
     ],
 )
 def test_parameters_that_contradict_each_other_are_refused(
-    tmp_path: pathlib.Path, text: str, key: str, words: str
+    tmp_path: pathlib.Path, text: str, key: str, message: str
 ) -> None:
     with pytest.raises(PolicyErrors) as caught:
         loaded(tmp_path, text)
-    assert [fault.key for fault in caught.value.faults if words in fault.message] == [key]
+    assert [fault.key for fault in caught.value.faults if message in fault.message] == [key]
 
 
 def test_virtual_functions_are_for_sites_that_confine_no_guests(tmp_path: pathlib.Path) -> None:
@@ -179,8 +179,10 @@ def test_virtual_functions_are_for_sites_that_confine_no_guests(tmp_path: pathli
 def test_component_that_the_site_has_not_is_nobodys_default(component: str) -> None:
     """Told for policies that are made by themselves: the parameters of the file wait for the components."""
     without = Policy(**{f"{component}_enabled_default": True})  # type: ignore[arg-type]
-    told = [(f"{component}_enabled_default", f"needs {component}_enabled")]
-    assert [(name, words.partition(":")[0]) for name, words in consistency.find_contradictions(without)] == told
+    report = [(f"{component}_enabled_default", f"needs {component}_enabled")]
+    assert [
+        (name, arguments.partition(":")[0]) for name, arguments in consistency.find_contradictions(without)
+    ] == report
     both = Policy(**{f"{component}_enabled_default": True, f"{component}_enabled": True})  # type: ignore[arg-type]
     assert list(consistency.find_contradictions(both)) == []
 
@@ -258,7 +260,7 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "words"),
+    ("text", "key", "message"),
     [
         ("vcpus=2", "img", "this site has no default"),
         ("img=debain12", "img", "no such image in the pool; did you mean debian12?"),
@@ -276,8 +278,8 @@ def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, dist
         ("img=debian12,iocm_min_cores=5,iocm_max_cores=2", "iocm_max_cores", "goes with iocm=true"),
     ],
 )
-def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str, words: str) -> None:
-    assert words in objections(text)[key]
+def test_value_that_the_site_lacks_is_refused_with_a_reason(text: str, key: str, message: str) -> None:
+    assert message in objections(text)[key]
 
 
 CAN_SAVE = {"checkpoint_dir": "/checkpoints"}
@@ -384,7 +386,7 @@ def test_region_has_the_size_that_was_asked_for_or_the_next_power_of_two(asked: 
 
 
 @pytest.mark.parametrize(
-    ("asked", "key", "words"),
+    ("asked", "key", "message"),
     [
         ("img=debian12,unclot_shmem=64M", "unclot_shmem", "goes with unclot=true"),
         ("img=osv,unclot=true", "unclot", "OSv has no user to whom"),
@@ -393,9 +395,9 @@ def test_region_has_the_size_that_was_asked_for_or_the_next_power_of_two(asked: 
         ("img=debian12,unclot=true,unclot_shmem=65M", "unclot_shmem", "becomes 128M, the next power of two: at most"),
     ],
 )
-def test_region_that_cannot_be_had_is_refused(asked: str, key: str, words: str) -> None:
+def test_region_that_cannot_be_had_is_refused(asked: str, key: str, message: str) -> None:
     site = dataclasses.replace(SHARING, unclot_shmem_min=8, unclot_shmem_max=100)
-    assert words in objections(asked, site)[key]
+    assert message in objections(asked, site)[key]
 
 
 def test_region_is_the_sites_to_allow() -> None:
@@ -436,17 +438,17 @@ def test_rdma_device_is_of_the_sites_kind_in_images_that_have_verbs_or_do_not_sa
 
 
 @pytest.mark.parametrize(
-    ("asked", "policy", "words"),
+    ("asked", "policy", "message"),
     [
         ("img=cloud,vrdma=true", RDMA, "guests of the image cloud@1 have no verbs, as its record says"),
         ("img=osv,vrdma=true", RDMA, "OSv has no verbs"),
         ("img=hpc,vrdma=true", Policy(), "this site has switched it off (vrdma_enabled)"),
     ],
 )
-def test_rdma_device_that_cannot_be_had_is_refused(asked: str, policy: Policy, words: str) -> None:
+def test_rdma_device_that_cannot_be_had_is_refused(asked: str, policy: Policy, message: str) -> None:
     with pytest.raises(RequestErrors) as caught:
         resolve(parse([(asked, "command line")]), policy, VERBS)
-    assert [(fault.key, fault.message) for fault in caught.value.faults] == [("vrdma", words)]
+    assert [(fault.key, fault.message) for fault in caught.value.faults] == [("vrdma", message)]
 
 
 @pytest.mark.parametrize(("image", "origin"), [("cloud", "the image's record"), ("osv", "OSv has none")])
@@ -463,9 +465,9 @@ def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:
     for policy in (Policy(), Policy(img_default="debian12")):
         with pytest.raises(RequestErrors) as caught:
             resolve(own, policy, POOL)
-        ((key, value, words),) = [(one.key, one.value, one.message) for one in caught.value.faults]
+        ((key, value, arguments),) = [(one.key, one.value, one.message) for one in caught.value.faults]
         assert (key, value) == ("img", "/home/a/own.qcow2")
-        assert "allow_user_images" in words
+        assert "allow_user_images" in arguments
     for offers in (POOL, Offers(None)):
         found = resolve(own, allows, offers)
         assert (found.word("img"), found.word("distro"), found.word("fs_type")) == (
@@ -480,8 +482,8 @@ def test_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Pa
         "debian, ubuntu, redhat, centos, rocky, alma or osv"
     }
     for kind in ("local", "ramdisk"):
-        told = objections(f"img=/home/a/own.qcow2,distro=debian,fs_type={kind}", allows)
-        assert told == {"fs_type": "an own image is read where it lies: fs_type=sharedfs"}
+        report = objections(f"img=/home/a/own.qcow2,distro=debian,fs_type={kind}", allows)
+        assert report == {"fs_type": "an own image is read where it lies: fs_type=sharedfs"}
     found = ask("img=/home/a/own.qcow2,distro=debian", allows)
     assert (found.word("fs_type"), found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
 
@@ -518,11 +520,11 @@ def test_all_objections_are_told_at_once_with_their_origin() -> None:
     request = parse([("img=debain12,vcpus=40,ram=1T", "command line"), ("pci=gpu:1", "job.sh, line 2")])
     with pytest.raises(RequestErrors) as caught:
         resolve(request, Policy(vcpus_max=16, ram_max=96 * 1024, ram_min=512), POOL)
-    told = {fault.key: (fault.value, fault.message, fault.origin) for fault in caught.value.faults}
-    assert told["vcpus"] == ("40", "at most 16 on this site", "command line")
-    assert told["ram"] == ("1T", "at most 96G on this site", "command line")
-    assert told["pci"][2] == "job.sh, line 2"
-    assert "img" in told
+    report = {fault.key: (fault.value, fault.message, fault.origin) for fault in caught.value.faults}
+    assert report["vcpus"] == ("40", "at most 16 on this site", "command line")
+    assert report["ram"] == ("1T", "at most 96G on this site", "command line")
+    assert report["pci"][2] == "job.sh, line 2"
+    assert "img" in report
 
 
 def test_bounds_hold_at_both_ends() -> None:
@@ -628,7 +630,7 @@ def test_sum_covers_the_cores_of_a_map_and_the_hosts(text: bytes, cores: int, ho
 
 
 @pytest.mark.parametrize(
-    ("sizes", "words"),
+    ("sizes", "arguments"),
     [
         ([], []),
         ([("a", 4, 4096), ("b", 8, 8192)], []),
@@ -639,12 +641,14 @@ def test_sum_covers_the_cores_of_a_map_and_the_hosts(text: bytes, cores: int, ho
         ([("a", 4, 8192), ("b", 8, 4096)], ["no node of this site has both"]),
     ],
 )
-def test_request_beyond_every_node_is_refused_with_the_sum(sizes: list[tuple[str, int, int]], words: list[str]) -> None:
+def test_request_beyond_every_node_is_refused_with_the_sum(
+    sizes: list[tuple[str, int, int]], arguments: list[str]
+) -> None:
     need = Demand(8, 8192, "7 vcpus + 1 core for the host", "6G of ram + 2G for the host")
     faults = too_big(need, [NodeSize(*size) for size in sizes], open_terms("torque"))
     assert [
-        (" for the host" in fault.message, word in fault.message) for fault, word in zip(faults, words, strict=True)
-    ] == [(True, True)] * len(words)
+        (" for the host" in fault.message, word in fault.message) for fault, word in zip(faults, arguments, strict=True)
+    ] == [(True, True)] * len(arguments)
 
 
 @pytest.mark.parametrize(
@@ -688,15 +692,15 @@ def test_components_are_off_as_shipped() -> None:
     assert policy.vcpu_pinning_default is True  # as the original's
 
 
-@pytest.mark.parametrize(("system", "shown"), [("slurm", "Slurm"), ("openpbs", "OpenPBS")])
+@pytest.mark.parametrize(("system", "printed"), [("slurm", "Slurm"), ("openpbs", "OpenPBS")])
 @pytest.mark.parametrize("key", ["vm_prologue", "vm_epilogue"])
 def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(
-    key: str, system: str, shown: str
+    key: str, system: str, printed: str
 ) -> None:
     """Slurm does not tell the job's variables, without which a prologue is never run, and the job was held."""
     request = Request({key: "/home/alice/setup.sh", "img": "debian12"}, {key: "command line"})
     assert resolve(request, Policy(), POOL).word(key) == "/home/alice/setup.sh"
-    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with {shown} yet"):
+    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with {printed} yet"):
         resolve(request, Policy(batch_system=system), POOL)
 
 

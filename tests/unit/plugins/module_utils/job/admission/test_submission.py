@@ -33,12 +33,12 @@ POLICY = Policy(img_default="tiny", distro_default="debian", vcpus_default=2, ra
 SITE = Site(Offers(None), {}, lambda _queue: [NodeSize("n1", 16, 65536)])
 
 
-def asked(words: list[str], script: bytes = b"") -> QsubJob:
-    return QsubJob(Options(Arguments.read(words), directives.read(script, "job.sh")))
+def asked(texts: list[str], script: bytes = b"") -> QsubJob:
+    return QsubJob(Options(Arguments.read(texts), directives.read(script, "job.sh")))
 
 
-def submission(words: list[str], script: bytes = b"", policy: Policy = POLICY) -> Submission:
-    return prepare(asked(words, script), policy, SITE, "/home/alice")
+def submission(texts: list[str], script: bytes = b"", policy: Policy = POLICY) -> Submission:
+    return prepare(asked(texts, script), policy, SITE, "/home/alice")
 
 
 def arguments(done: Submission) -> Arguments:
@@ -57,8 +57,8 @@ OPTION = st.one_of(
 @settings(deadline=None)
 @given(st.lists(OPTION, max_size=6), st.sampled_from([[], ["job.sh"], ["-"]]))
 def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: list[str]) -> None:
-    words = [word for option in options for word in option] + operand
-    done = arguments(submission(words))
+    texts = [word for option in options for word in option] + operand
+    done = arguments(submission(texts))
     mine = [word for option in options if option[0] != "-vm" for word in option] + operand
     assert list(done.argv[len(done.argv) - len(mine) :]) == mine
     added = Arguments.read(done.argv[: len(done.argv) - len(mine)])
@@ -71,9 +71,9 @@ def test_words_of_qsub_come_through_in_order(options: list[list[str]], operand: 
 
 @settings(deadline=None)
 @given(st.lists(st.text("-vmlSTdtnodes=:1,ppn/x ", max_size=12), max_size=5), st.binary(max_size=60))
-def test_any_words_give_a_submission_or_our_faults(words: list[str], script: bytes) -> None:
+def test_any_words_give_a_submission_or_our_faults(texts: list[str], script: bytes) -> None:
     try:
-        done = submission(words, b"#PBS -vm vcpus=1\n#PBS " + script)
+        done = submission(texts, b"#PBS -vm vcpus=1\n#PBS " + script)
     except RequestErrors:
         return
     resources = arguments(done).resources()
@@ -85,11 +85,11 @@ def test_any_words_give_a_submission_or_our_faults(words: list[str], script: byt
 SHARED = dataclasses.replace(POLICY, vm_nfs_home="fs:/home")
 
 
-@pytest.mark.parametrize("words", [["-d", "/home/alice/run"], ["-v", "A=1,PBS_O_INITDIR=/home/alice/run"]])
-def test_start_directory_must_be_there_in_the_guest(words: list[str]) -> None:
-    assert submission(words, policy=SHARED)
+@pytest.mark.parametrize("texts", [["-d", "/home/alice/run"], ["-v", "A=1,PBS_O_INITDIR=/home/alice/run"]])
+def test_start_directory_must_be_there_in_the_guest(texts: list[str]) -> None:
+    assert submission(texts, policy=SHARED)
     with pytest.raises(RequestErrors, match=r"no such directory in the guest; it has your home, /home/alice \(empty\)"):
-        submission(words)
+        submission(texts)
     assert submission(["-d", "/home/alice/"])
 
 
@@ -166,10 +166,10 @@ def test_work_directory_is_only_a_variable() -> None:
 
 
 def test_command_that_lies_in_a_home_which_guests_do_not_have_is_refused() -> None:
-    words = ["-I", "-x", "/home/alice/bin/look", "a b"]
-    assert list(arguments(submission(words, policy=SHARED)).argv[-4:]) == words
+    texts = ["-I", "-x", "/home/alice/bin/look", "a b"]
+    assert list(arguments(submission(texts, policy=SHARED)).argv[-4:]) == texts
     with pytest.raises(RequestErrors, match="lies in your home, and the guest's is empty"):
-        submission(words)
+        submission(texts)
 
 
 SITE_FILES = dataclasses.replace(
@@ -177,9 +177,9 @@ SITE_FILES = dataclasses.replace(
 )
 
 
-def prepared(words: list[str], policy: Policy, home: str, **site: t.Any) -> Submission:
-    told = dataclasses.replace(SITE, look=lambda word, _runs: (word, b"runcmd: [id]\n"), **site)
-    return prepare(asked(words), policy, told, home)
+def prepared(texts: list[str], policy: Policy, home: str, **site: t.Any) -> Submission:
+    report = dataclasses.replace(SITE, look=lambda word, _runs: (word, b"runcmd: [id]\n"), **site)
+    return prepare(asked(texts), policy, report, home)
 
 
 def sent(done: Submission) -> Request:
@@ -226,9 +226,9 @@ def test_file_of_the_site_that_is_bad_is_told_as_the_sites(tmp_path: pathlib.Pat
 MAP = b"0: 1\n1: 2-4\n"
 
 
-def with_map(content: bytes, *words: str, policy: Policy = POLICY) -> Submission:
+def with_map(content: bytes, *texts: str, policy: Policy = POLICY) -> Submission:
     site = dataclasses.replace(SITE, look=lambda word, _runs: (word, content))
-    return prepare(asked(["-vm", "vcpu_pinning=/home/a/pins", *words]), policy, site, "/home/a")
+    return prepare(asked(["-vm", "vcpu_pinning=/home/a/pins", *texts]), policy, site, "/home/a")
 
 
 def test_map_of_vcpus_travels_by_its_digest_and_the_job_gets_the_cores_that_it_names() -> None:
@@ -284,9 +284,9 @@ def test_user_image_with_a_fault_is_reported_with_the_other_faults() -> None:
 
     with pytest.raises(RequestErrors) as caught:
         prepared(["-vm", "img=/home/a/own.qcow2,vcpu=3"], ALLOWS, "/home/a", image=refuses)
-    told = {fault.key: str(fault) for fault in caught.value.faults}
-    assert told["img"] == "img=/home/a/own.qcow2: has a backing file; convert it (command line)"
-    assert "did you mean vcpus?" in told["vcpu"]
+    report = {fault.key: str(fault) for fault in caught.value.faults}
+    assert report["img"] == "img=/home/a/own.qcow2: has a backing file; convert it (command line)"
+    assert "did you mean vcpus?" in report["vcpu"]
 
 
 def test_own_image_is_not_opened_where_the_site_allows_none() -> None:

@@ -21,10 +21,10 @@ class Batch:
     """A server that says this of any node."""
 
     def __init__(self, *jobs: str) -> None:
-        self.said = frozenset(jobs)
+        self.output = frozenset(jobs)
 
     def jobs(self, _node: str) -> frozenset[str]:
-        return self.said
+        return self.output
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_a_start_lives_by_state_number_and_node(word: BatchJob, start: int, live
 
 
 @pytest.mark.parametrize(
-    ("word", "start", "words"),
+    ("word", "start", "message"),
     [
         (job("T"), 2, "state 'T'"),
         (job(""), 2, "state ''"),
@@ -54,8 +54,8 @@ def test_a_start_lives_by_state_number_and_node(word: BatchJob, start: int, live
         (job("R", nodes=()), 2, "no node"),
     ],
 )
-def test_a_word_that_does_not_tell_is_an_error(word: BatchJob, start: int, words: str) -> None:
-    with pytest.raises(SiteFault, match=words):
+def test_a_word_that_does_not_tell_is_an_error(word: BatchJob, start: int, message: str) -> None:
+    with pytest.raises(SiteFault, match=message):
         liveness.start_lives(word, start, "t1")
 
 

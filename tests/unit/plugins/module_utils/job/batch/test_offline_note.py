@@ -17,18 +17,18 @@ class Server:
     """A batch server with one node."""
 
     def __init__(self, note: str) -> None:
-        self.kept = note
+        self.stored = note
         self.silent = False
 
     def note(self, _node: str) -> str:
-        return self.kept
+        return self.stored
 
     def clear(self, _node: str, note: str) -> bool:
         if self.silent:
             raise SiteFault("node cn1 is still offline", "pbsnodes -c was told")
-        if note != self.kept:
+        if note != self.stored:
             return False
-        self.kept = ""
+        self.stored = ""
         return True
 
 
@@ -44,20 +44,20 @@ def take_back(server: Server, *wrong: NodeFault, asked: list[str] | None = None)
 def test_our_note_goes_when_its_cause_tests_good() -> None:
     server = Server(OURS)
     assert take_back(server) == offline_note.NoteWord(OURS, True, "bridge tests good")
-    assert server.kept == ""
+    assert server.stored == ""
 
 
 def test_our_note_stays_while_its_cause_does_not() -> None:
     server = Server(OURS)
     assert take_back(server, WRONG) == offline_note.NoteWord(OURS, False, "bridge br0: is missing on this node")
-    assert server.kept == OURS
+    assert server.stored == OURS
 
 
 @pytest.mark.parametrize("note", ["vtorque: spare", "vtorque: spare for 7.head"])
 def test_note_of_a_spare_node_is_no_fault_and_is_not_taken_back(note: str) -> None:
     server, asked = Server(note), list[str]()
     assert take_back(server, asked=asked) == offline_note.NoteWord()
-    assert (server.kept, asked) == (note, [])
+    assert (server.stored, asked) == (note, [])
     assert offline_note.is_spare_note(note)
     assert not offline_note.is_spare_note("vtorque: spare parts are missing")
 
@@ -66,7 +66,7 @@ def test_note_of_a_spare_node_is_no_fault_and_is_not_taken_back(note: str) -> No
 def test_a_note_of_an_administrator_is_not_even_tested(note: str) -> None:
     server, asked = Server(note), list[str]()
     assert take_back(server, asked=asked) == offline_note.NoteWord()
-    assert (server.kept, asked) == (note, [])
+    assert (server.stored, asked) == (note, [])
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_a_note_that_changes_meanwhile_is_left_alone() -> None:
     server = Server(OURS)
 
     def troubles(_cause: str) -> tuple[NodeFault, ...]:
-        server.kept = "hands off: bob"
+        server.stored = "hands off: bob"
         return ()
 
     word = offline_note.take_back(server, "cn1", troubles)  # type: ignore[arg-type]
     assert (word.taken_back, word.why) == (False, "somebody changed it meanwhile")
-    assert server.kept == "hands off: bob"
+    assert server.stored == "hands off: bob"
 
 
 def test_a_note_that_would_not_go_is_an_error() -> None:

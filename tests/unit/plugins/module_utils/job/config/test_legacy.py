@@ -166,7 +166,7 @@ def test_comparison_is_complete() -> None:
 # a whole file
 
 
-def words(done: Converted) -> dict[str, tuple[str, str]]:
+def texts_of(done: Converted) -> dict[str, tuple[str, str]]:
     return {word.name: (word.fate, word.text) for word in done.entries}
 
 
@@ -211,7 +211,7 @@ def test_sample_of_a_site(tmp_path: pathlib.Path) -> None:
     assert (policy.vm_img_dir, policy.img_default, policy.distro_default) == ("/srv/images", "ubuntu.img", "debian")
     assert (policy.mac_prefix, policy.parallel, policy.regex_fe) == ("52:54:01", False, ".*")
     assert (policy.timeout, policy.prologue_timeout, policy.domain, policy.ram_default) == (120, 270, None, 24576)
-    told = words(done)
+    report = texts_of(done)
     expected = {
         "source /opt/site/common.sh": ("skipped", "reads another file: convert that one, too"),
         "TORQUE_HOME": ("mapped", "torque_home: /var/spool/torque"),
@@ -227,15 +227,15 @@ def test_sample_of_a_site(tmp_path: pathlib.Path) -> None:
         "SERVER_HOSTNAME": ("dropped", "Torque's own commands know their server"),
         "VCPUS_DEFULT": ("skipped", "the original has no such parameter; did you mean vcpus_default?"),
     }  # fmt: skip
-    assert {name: told[name] for name in expected} == expected
-    assert told["PROLOGUE_TIMEOUT"][0] == "changed"
-    assert told["RAM_DEFAULT"][0] == "skipped"
-    assert told["SSH_TIMEOUT"] == (
+    assert {name: report[name] for name in expected} == expected
+    assert report["PROLOGUE_TIMEOUT"][0] == "changed"
+    assert report["RAM_DEFAULT"][0] == "skipped"
+    assert report["SSH_TIMEOUT"] == (
         "skipped",
         "stands in what begins in line 27: its value is not known before it is run",
     )
-    assert told["NFS_TIMEOUT"][0] == "refused"
-    assert "allowed: a whole number from 1 to 3600" in told["NFS_TIMEOUT"][1]
+    assert report["NFS_TIMEOUT"][0] == "refused"
+    assert "allowed: a whole number from 1 to 3600" in report["NFS_TIMEOUT"][1]
     assert done.needs_a_look
     assert [word.line for word in done.entries] == sorted(word.line for word in done.entries)
     assert "IMG_DEFAULT" in [word.name for word in done.entries if word.text == "line 7 says it again"]
@@ -266,16 +266,16 @@ def test_originals_own_code_is_no_news() -> None:
     assert not done.needs_a_look
     policy = parse(done.text, "new").policy
     assert (policy.timeout, policy.mac_prefix, policy.trace_default) == (200, "52:54:07", False)
-    told = words(done)
-    assert told["DO NOT EDIT BELOW THIS LINE"] == ("dropped", "the original's own code follows")
-    assert told["TRACE"][0] == "dropped"
-    assert "trace_default" in told["TRACE"][1]
-    assert {"SSH_OPTS", "somethingElse", "SHARED_FS_JOB_DIR"}.isdisjoint(told)
+    report = texts_of(done)
+    assert report["DO NOT EDIT BELOW THIS LINE"] == ("dropped", "the original's own code follows")
+    assert report["TRACE"][0] == "dropped"
+    assert "trace_default" in report["TRACE"][1]
+    assert {"SSH_OPTS", "somethingElse", "SHARED_FS_JOB_DIR"}.isdisjoint(report)
 
 
 def test_condition_of_the_sites_own_below_it_is_named() -> None:
     done = convert(AS_IT_CAME + "if [ -e /x ]; then\n  TIMEOUT=9\nfi\n", "config.sh")
-    assert words(done)["TIMEOUT"][0] == "skipped"
+    assert texts_of(done)["TIMEOUT"][0] == "skipped"
     assert done.needs_a_look
 
 
@@ -323,9 +323,9 @@ def test_shared_nodes_stay_shared_and_nobodys_processes_are_killed_there(kill: s
     done = convert(f"{kill}PBS_EXCLUSIVE_NODE_ALLOC=false\n", "config.sh")
     policy = parse(done.text, "new").policy
     assert (policy.pbs_exclusive_node_alloc, policy.kill_user_processes_after_job) == (False, False)
-    told = [word.text for word in done.entries if word.fate == "changed"]
-    assert [text.startswith("kill_user_processes_after_job: false, for it ") for text in told] == [True] * len(told)
-    assert bool(told) == ("false" not in kill)
+    report = [word.text for word in done.entries if word.fate == "changed"]
+    assert [text.startswith("kill_user_processes_after_job: false, for it ") for text in report] == [True] * len(report)
+    assert bool(report) == ("false" not in kill)
 
 
 def test_hostile_values_stay_values() -> None:
@@ -341,7 +341,7 @@ def test_snap_becomes_figures_in_the_record_and_for_an_exporter(old: str, metric
     done = convert(f"SNAP_MONITORING_ENABLED={old}\nSNAP_BIN_DIR=/opt/snap\nSNAP_TAG_FORMAT='x-[jobid]'\n", "old")
     policy = parse(done.text, "new").policy
     assert (policy.metrics, policy.metrics_tag) == (metrics, "x-[jobid]")
-    fates = words(done)
+    fates = texts_of(done)
     assert fates["SNAP_MONITORING_ENABLED"][0] == "changed"
     assert fates["SNAP_BIN_DIR"][0] == "dropped"
     assert fates["SNAP_TAG_FORMAT"][0] == "mapped"

@@ -200,8 +200,8 @@ def test_file_that_is_read_whole_sets_in_bash_what_is_read(text: str) -> None:
     assume(b"syntax error" not in done.stderr)
     wanted: list[str] = []
     for value in (last.get(name) for name in "ABC"):
-        words = [] if value is None else [value] if isinstance(value, str) else value
-        wanted += [str(len(words)), *words]
+        arguments = [] if value is None else [value] if isinstance(value, str) else value
+        wanted += [str(len(arguments)), *arguments]
     assert done.stdout.decode().split("\0")[:-1] == wanted, (text, done.stderr)
 
 

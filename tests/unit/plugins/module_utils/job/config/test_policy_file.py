@@ -36,7 +36,7 @@ def place(tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def told(place: pathlib.Path, owner_uid: int = MINE) -> str:
+def refusal_of(place: pathlib.Path, owner_uid: int = MINE) -> str:
     with pytest.raises(SiteFault) as caught:
         load(place, owner_uid=owner_uid)
     assert str(place) in str(caught.value)
@@ -49,18 +49,18 @@ def told(place: pathlib.Path, owner_uid: int = MINE) -> str:
 @pytest.mark.parametrize(("mode", "who"), [(0o664, "its group"), (0o646, "everybody"), (0o666, "its group and everyb")])
 def test_file_that_others_can_write_names_them_and_the_remedy(place: pathlib.Path, mode: int, who: str) -> None:
     place.chmod(mode)
-    assert f"can be written by {who}" in told(place)
-    assert f"chmod go-w {place}" in told(place)
+    assert f"can be written by {who}" in refusal_of(place)
+    assert f"chmod go-w {place}" in refusal_of(place)
 
 
 def test_file_of_somebody_else_names_him_and_the_remedy(place: pathlib.Path) -> None:
-    assert f"{place} belongs to uid {MINE}" in told(place, MINE + 1)
-    assert f"chown {MINE + 1} {place}" in told(place, MINE + 1)
+    assert f"{place} belongs to uid {MINE}" in refusal_of(place, MINE + 1)
+    assert f"chown {MINE + 1} {place}" in refusal_of(place, MINE + 1)
 
 
 def test_directory_that_others_can_write_is_named(place: pathlib.Path) -> None:
     place.parent.chmod(0o777)
-    assert f"{place.parent} can be written by" in told(place)
+    assert f"{place.parent} can be written by" in refusal_of(place)
 
 
 def test_link_leads_to_a_directory_that_others_can_write(place: pathlib.Path) -> None:
@@ -71,7 +71,7 @@ def test_link_leads_to_a_directory_that_others_can_write(place: pathlib.Path) ->
     shared.chmod(0o755)
     assert load(place, owner_uid=MINE).bridge == "br7"
     shared.chmod(0o777)
-    assert f"{shared} can be written by" in told(place)
+    assert f"{shared} can be written by" in refusal_of(place)
 
 
 def test_draft_may_be_anybodys(place: pathlib.Path) -> None:
@@ -86,42 +86,42 @@ def test_draft_may_be_anybodys(place: pathlib.Path) -> None:
 def test_link_without_an_end(place: pathlib.Path) -> None:
     place.unlink()
     place.symlink_to("elsewhere.yml")
-    assert "is a link to elsewhere.yml, which is not there" in told(place)
+    assert "is a link to elsewhere.yml, which is not there" in refusal_of(place)
 
 
 def test_link_to_itself(place: pathlib.Path) -> None:
     place.unlink()
     place.symlink_to(place)
-    assert "is a link that leads to itself" in told(place)
+    assert "is a link that leads to itself" in refusal_of(place)
 
 
 def test_pipe_does_not_hold_us_up(place: pathlib.Path) -> None:
     place.unlink()
     os.mkfifo(place, 0o644)
-    assert "is not a regular file" in told(place)
+    assert "is not a regular file" in refusal_of(place)
 
 
 def test_directory(place: pathlib.Path) -> None:
     place.unlink()
     place.mkdir()
-    assert "is not a regular file" in told(place)
+    assert "is not a regular file" in refusal_of(place)
 
 
 def test_huge_file_is_not_cut_and_believed(place: pathlib.Path) -> None:
     place.write_text("bridge: br7\n" + "# \n" * (policy_file.MAX_FILE // 3))
-    assert "is longer than 1 MiB" in told(place)
+    assert "is longer than 1 MiB" in refusal_of(place)
 
 
 def test_text_of_another_coding(place: pathlib.Path) -> None:
     place.write_bytes(b"bridge: br\xe9\n")
-    assert "is not text in UTF-8: byte 10 is 0xe9" in told(place)
+    assert "is not text in UTF-8: byte 10 is 0xe9" in refusal_of(place)
 
 
 # what stands in it
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("bridge: br0\n  domain: x\n", "not YAML: line 2, column 9: mapping values are not allowed"),
         ("a: [\n", "not YAML: line 2, column 1"),
@@ -130,10 +130,10 @@ def test_text_of_another_coding(place: pathlib.Path) -> None:
         ("bridge: br\ud800\n", "not YAML: '\\ud800' is no character of a text"),
     ],
 )
-def test_file_without_a_configuration_names_the_place(text: str, words: str) -> None:
+def test_file_without_a_configuration_names_the_place(text: str, message: str) -> None:
     with pytest.raises(SiteFault) as caught:
         parse(text, "x.yml")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"

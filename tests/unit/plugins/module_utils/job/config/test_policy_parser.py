@@ -81,16 +81,16 @@ def test_no_directory_and_no_room_are_no_fault(tmp_path: pathlib.Path) -> None:
 )
 def test_value_without_a_form_in_json_is_not_cached(place: pathlib.Path, value: str) -> None:
     for _again in range(2):
-        (kept,), (wanted,) = read_compiled(f"bridge: {value}\n", place), read_entries(f"bridge: {value}\n")
-        assert (type(kept.raw), kept.text, kept.wrong) == (type(wanted.raw), wanted.text, wanted.wrong)
+        (stored,), (wanted,) = read_compiled(f"bridge: {value}\n", place), read_entries(f"bridge: {value}\n")
+        assert (type(stored.raw), stored.text, stored.wrong) == (type(wanted.raw), wanted.text, wanted.wrong)
     assert not place.exists() or "!!" in value
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=30), max_size=4), st.booleans())
-def test_kept_is_what_is_read(tmp_path: pathlib.Path, words: dict[str, str], quoted: bool) -> None:
+def test_kept_is_what_is_read(tmp_path: pathlib.Path, arguments: dict[str, str], quoted: bool) -> None:
     """Of whatever text: the same entries with their types, or the same complaint."""
-    text = "".join(f"{json.dumps(key)}: {json.dumps(value) if quoted else value}\n" for key, value in words.items())
+    text = "".join(f"{json.dumps(key)}: {json.dumps(value) if quoted else value}\n" for key, value in arguments.items())
     place = tmp_path / "policy.json"
     place.unlink(missing_ok=True)
     try:

@@ -27,9 +27,9 @@ def loaded(directory: pathlib.Path, text: str) -> Policy:
 
 def test_file_shows_every_parameter_with_its_default_and_meaning() -> None:
     text = policy_text({})
-    shown = re.findall(r"^# (.+)\n#([a-z0-9_]+):(.*)$", text, re.MULTILINE)
-    assert [name for _meaning, name, _default in shown] == list(PARAMETERS)
-    for meaning, name, default in shown:
+    printed = re.findall(r"^# (.+)\n#([a-z0-9_]+):(.*)$", text, re.MULTILINE)
+    assert [name for _meaning, name, _default in printed] == list(PARAMETERS)
+    for meaning, name, default in printed:
         parameter = PARAMETERS[name]
         assert (name, meaning) == (name, parameter.meaning)
         wanted = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
@@ -60,10 +60,10 @@ def test_name_that_no_parameter_has_is_not_dropped(tmp_path: pathlib.Path) -> No
     text = policy_text({"vcpu_default": 2})
     try:
         loaded(tmp_path, text)
-        told = []
+        report = []
     except PolicyErrors as error:
-        told = [fault.key for fault in error.faults]
-    assert told == ["vcpu_default"]
+        report = [fault.key for fault in error.faults]
+    assert report == ["vcpu_default"]
 
 
 def test_groups_and_remarks_are_shown() -> None:

@@ -29,7 +29,7 @@ class Server:
 
     def __init__(self, *names: str, note: str = "", silent: bool = False) -> None:
         self.names = names
-        self.kept = note
+        self.stored = note
         self.silent = silent
 
     def nodes(self) -> tuple[BatchNode, ...]:
@@ -38,7 +38,7 @@ class Server:
 
     def note(self, _node: str) -> str:
         self._answer()
-        return self.kept
+        return self.stored
 
     def _answer(self) -> None:
         if self.silent:
@@ -56,7 +56,7 @@ def any_batch(**facts: t.Any) -> t.Any:
 
 
 @pytest.mark.parametrize(
-    ("config", "timeout", "state", "words"),
+    ("config", "timeout", "state", "message"),
     [
         ("", 270, "ok", ""),
         ("$prologalarm 300\n", 270, "ok", ""),
@@ -70,15 +70,15 @@ def any_batch(**facts: t.Any) -> t.Any:
         ("$prologalarm 90\n", 30, "ok", ""),
     ],
 )
-def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, words: str) -> None:
+def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, message: str) -> None:
     """The prologue's own reserve and Torque's ten seconds are needed besides."""
     (tmp_path / "mom_priv").mkdir()
     (tmp_path / "mom_priv/config").write_text(config)
     policy = Policy(prologue_timeout=timeout, torque_home=str(tmp_path))
     finding = node_checks.look_at_alarm(policy, hook_calls.hook_limits(policy))
     assert finding.state == state
-    assert words in finding.explanation
-    assert bool(finding.problem) == bool(words)
+    assert message in finding.explanation
+    assert bool(finding.problem) == bool(message)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_check_hooks_with_two_ways_to_root_names_both(mom_priv: pathlib.Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "mode", "words"),
+    ("name", "mode", "message"),
     [
         ("prologue", 0o520, "prologue could be changed by others"),
         ("epilogue", 0o502, "epilogue could be changed by others"),
@@ -165,14 +165,14 @@ def test_check_hooks_with_two_ways_to_root_names_both(mom_priv: pathlib.Path) ->
         ("prologue.parallel", 0, "prologue.parallel is missing"),
     ],
 )
-def test_hook_that_the_mom_would_not_run(mom_priv: pathlib.Path, name: str, mode: int, words: str) -> None:
+def test_hook_that_the_mom_would_not_run(mom_priv: pathlib.Path, name: str, mode: int, message: str) -> None:
     if mode:
         (mom_priv / name).chmod(mode)
     else:
         (mom_priv / name).unlink()
     finding = hooks(mom_priv)
     assert finding.state == "bad"
-    assert words in finding.problem
+    assert message in finding.problem
     assert finding.remedy == "play mikelangelo.vtorque.install"
 
 
@@ -226,7 +226,7 @@ def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
 
 
 @pytest.mark.parametrize(
-    ("scripts", "state", "words"),
+    ("scripts", "state", "message"),
     [
         ({}, "ok", ""),
         ({"qstat": "echo no >&2; exit 2"}, "bad", "qstat -f: qstat -f of a job that is not there should say so, "),
@@ -242,11 +242,11 @@ def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
         ({"qstat": "exit 111", "qhold": "exit 1"}, "bad", "qhold: "),
     ],
 )
-def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, str], state: str, words: str) -> None:
+def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, str], state: str, message: str) -> None:
     """A server that is silent says nothing of a node's rights."""
     finding = doctor_checks.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
     assert finding.state == state
-    assert finding.problem.startswith(words)
+    assert finding.problem.startswith(message)
     assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
 
 
@@ -266,7 +266,7 @@ def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node:
 
 
 @pytest.mark.parametrize(
-    ("known", "state", "words"),
+    ("known", "state", "message"),
     [
         ({"cn2": "10.0.0.2", "fe": "10.0.0.9"}, "ok", ""),
         ({"cn2": "10.0.0.2"}, "bad", "fe is not known"),
@@ -274,7 +274,7 @@ def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node:
     ],
 )
 def test_names_of_others(
-    monkeypatch: pytest.MonkeyPatch, known: dict[str, str], state: str, words: str
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, str], state: str, message: str
 ) -> None:  # fmt: skip
     def resolve(name: str, *_more: object, **_how: object) -> list[t.Any]:
         if name not in known:
@@ -284,7 +284,7 @@ def test_names_of_others(
     monkeypatch.setattr(node_checks.socket, "getaddrinfo", resolve)
     finding = node_checks.look_at_names(any_batch(names=("cn1", "cn2")), "cn1", "fe")
     assert finding.state == state
-    assert finding.problem.startswith(words)
+    assert finding.problem.startswith(message)
 
 
 def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> None:
@@ -295,7 +295,7 @@ def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("server", "state", "words"),
+    ("server", "state", "message"),
     [
         ({}, "ok", ""),
         ({"note": "fan is loud"}, "warn", "fan is loud"),
@@ -303,11 +303,11 @@ def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> Non
         ({"silent": True}, "warn", "the batch server does not tell: pbsnodes"),
     ],
 )
-def test_note(server: dict[str, t.Any], state: str, words: str) -> None:
+def test_note(server: dict[str, t.Any], state: str, message: str) -> None:
     """A server that is silent, which is no fault of the node's, must not make a health check fail everywhere."""
     finding = node_checks.look_at_note(any_batch(**server), "cn1")
     assert finding.state == state
-    assert finding.problem.startswith(words)
+    assert finding.problem.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def ssh_that(directory: pathlib.Path, script: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("names", "script", "state", "words"),
+    ("names", "script", "state", "message"),
     [
         (("cn1", "cn2"), "exit 0", "ok", ""),
         (("cn1", "cn2"), "echo 'Connection refused' >&2; exit 255", "bad", "cn2 is not reached (Connection refused)"),
@@ -344,13 +344,13 @@ def ssh_that(directory: pathlib.Path, script: str) -> str:
     ],
 )
 def test_ways_to_other_nodes(
-    tmp_path: pathlib.Path, names: tuple[str, ...], script: str, state: str, words: str
+    tmp_path: pathlib.Path, names: tuple[str, ...], script: str, state: str, message: str
 ) -> None:
     """One that is not reached may itself be the one that is ill."""
     finding = node_checks.look_at_ways(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
     assert finding.state == state
-    assert finding.problem.startswith(words)
-    assert bool(finding.problem) == bool(words)
+    assert finding.problem.startswith(message)
+    assert bool(finding.problem) == bool(message)
 
 
 def test_ways_that_nobody_names() -> None:

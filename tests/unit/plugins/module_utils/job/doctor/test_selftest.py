@@ -56,7 +56,7 @@ def test_all_is_proven() -> None:
 
 
 @pytest.mark.parametrize(
-    ("proof", "changes", "words"),
+    ("proof", "changes", "message"),
     [
         ("exit status", {"exit_status": 0}, "is 0, and the script ended with 23"),
         ("exit status", {"exit_status": None, "record": None}, "is not known"),
@@ -90,24 +90,24 @@ def test_all_is_proven() -> None:
         ("record", {"record": record(lost={"guest": "vcn1-1"})}, "says guest lost"),
     ],
 )
-def test_selftest_without_one_proof_fails_that_check_alone(proof: str, changes: dict[str, t.Any], words: str) -> None:
+def test_selftest_without_one_proof_fails_that_check_alone(proof: str, changes: dict[str, t.Any], message: str) -> None:
     finding = found(**changes)[proof]
     assert finding.state == "bad"
-    assert words in finding.problem
+    assert message in finding.problem
     assert finding.remedy or proof == "exit status"
 
 
 @pytest.mark.parametrize(
-    ("proof", "changes", "words"),
+    ("proof", "changes", "message"),
     [
         ("output", {"output": "hello from .profile\n" + OUTPUT}, "something else writes"),
         ("errors", {"errors": "hello\nab12 on standard error\n"}, "hello"),
         ("left", {"record": None}, "no record says"),
     ],
 )
-def test_selftest_with_a_weaker_proof_warns(proof: str, changes: dict[str, t.Any], words: str) -> None:
+def test_selftest_with_a_weaker_proof_warns(proof: str, changes: dict[str, t.Any], message: str) -> None:
     finding = found(**changes)[proof]
-    assert (finding.state, words in finding.problem) == ("warn", True)
+    assert (finding.state, message in finding.problem) == ("warn", True)
 
 
 @pytest.mark.parametrize("output", [OUTPUT.replace(" ", " \x1b]0;x\x07\x9b2J", 30), "\x1b[2J\n"], ids=["whole", "not"])

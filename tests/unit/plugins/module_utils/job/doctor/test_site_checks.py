@@ -56,7 +56,7 @@ def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> 
 
 
 @pytest.mark.parametrize(
-    ("printed", "state", "words"),
+    ("printed", "state", "message"),
     [
         (PRINTED, "ok", ""),
         (PRINTED.replace("root@cn2.site", "root@*"), "ok", ""),
@@ -68,10 +68,10 @@ def test_server_whose_commands_write_text_before_their_answers_gets_a_word() -> 
         (None, "warn", "it does not tell how it is set: qmgr"),
     ],
 )
-def test_settings_of_the_batch_server(printed: str | None, state: str, words: str) -> None:
+def test_settings_of_the_batch_server(printed: str | None, state: str, message: str) -> None:
     finding = look(printed)
     assert finding.state == state
-    assert finding.problem.startswith(words)
+    assert finding.problem.startswith(message)
     assert bool(finding.remedy) is (state != "ok")
 
 
@@ -115,20 +115,20 @@ OURS = comparison.digests(Policy())
 
 
 @pytest.mark.parametrize(
-    ("theirs", "state", "words"),
+    ("theirs", "state", "message"),
     [
         (Policy(node_number=7), "ok", ""),
         (Policy(node_number=7, bridge="br9"), "warn", "other than on fe: bridge"),
         (Policy(vcpus_default=3, bridge="br9", timeout=9), "bad", "other than on fe: timeout, vcpus_default"),
     ],
 )
-def test_configurations_beside_each_other(theirs: Policy, state: str, words: str) -> None:
+def test_configurations_beside_each_other(theirs: Policy, state: str, message: str) -> None:
     """Values stay where they are."""
     report = Report("cn1", (), settings=comparison.digests(theirs), collection="1-a")
     compared = site_checks.compare(report, OURS, "1-a", "fe")
     found = compared.finding("configuration")
     assert found is not None
-    assert (found.state, found.problem) == (state, words)
+    assert (found.state, found.problem) == (state, message)
     same = compared.finding("collection")
     assert same == Finding("collection", cell="1-a")
 
@@ -155,7 +155,7 @@ NODE = BatchNode("cn1", frozenset({"down", "offline"}), 4, 0, frozenset(), "")
 
 
 @pytest.mark.parametrize(
-    ("node", "state", "words"),
+    ("node", "state", "message"),
     [
         (NODE, "warn", "the batch server says down,offline"),
         (dataclasses.replace(NODE, note="fan"), "warn", "the batch server says down,offline: fan"),
@@ -163,11 +163,11 @@ NODE = BatchNode("cn1", frozenset({"down", "offline"}), 4, 0, frozenset(), "")
         (dataclasses.replace(NODE, states=frozenset({"free"})), "warn", "the batch server says that it is in use"),
     ],
 )
-def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, words: str) -> None:
+def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, message: str) -> None:
     silent = Report("cn1", (Finding("ssh", "bad", "silent"),), asked=False)
     found = site_checks.with_servers_word(silent, node).finding("note")
     assert found is not None
-    assert (found.state, found.problem) == (state, words)
+    assert (found.state, found.problem) == (state, message)
     assert site_checks.compare(silent, OURS, "1-a", "fe") == silent
     assert site_checks.with_servers_word(Report("cn1", ()), node) == Report("cn1", ())
     assert site_checks.with_servers_word(silent, None) == silent

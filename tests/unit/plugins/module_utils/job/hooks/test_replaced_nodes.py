@@ -29,16 +29,16 @@ class Batch:
 
     def __init__(self, *, silent: bool = False) -> None:
         self.silent = silent
-        self.told: list[tuple[str, ...]] = []
+        self.reported: list[tuple[str, ...]] = []
 
     def nodes(self) -> list[BatchNode]:
-        self.told.append(("nodes",))
+        self.reported.append(("nodes",))
         if self.silent:
             raise SiteFault("pbsnodes", "did not answer")
         return [BatchNode(f"n{number}", frozenset(["free"]), 4, 0, frozenset(), "") for number in (1, 2, 3, 4)]
 
     def offline(self, node: str, note: str) -> BatchNode:
-        self.told.append(("offline", node, note))
+        self.reported.append(("offline", node, note))
         return BatchNode(node, frozenset(["offline"]), 4, 0, frozenset(), note)
 
     def requeue(self, _job_id: str) -> None:
@@ -79,7 +79,7 @@ def test_node_that_proved_a_fault_goes_offline_and_the_job_is_left_alone(
     replace(start, "n1", BRIDGE, "n3")
     batch = Batch()
     alarm = blame(start, batch, monkeypatch)
-    assert batch.told == [("nodes",), ("offline", "n1", NOTE)]
+    assert batch.reported == [("nodes",), ("offline", "n1", NOTE)]
     assert "n1 failed, n3 has taken its place: n1: bridge br0: is missing" in log_of(start)
     assert f"n1 is set offline: {NOTE}" in log_of(start)
     assert alarm.text.startswith("job 7.head, start 1: n1 failed, n3 has taken its place")
@@ -90,7 +90,7 @@ def test_node_that_proved_nothing_is_told_of_in_the_log_alone(start: Start, monk
     replace(start, "n1", VTorqueError("n1 was not reached", "no route"), "n3")
     batch = Batch()
     assert blame(start, batch, monkeypatch) == Alarm()
-    assert batch.told == []
+    assert batch.reported == []
     assert "n1 failed, n3 has taken its place: n1 was not reached: no route" in log_of(start)
 
 
@@ -105,7 +105,7 @@ def test_server_that_is_silent_leaves_the_job_running_and_the_administrator_hear
 def test_start_without_a_replaced_node_asks_nobody(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = Batch()
     assert blame(start, batch, monkeypatch) == Alarm()
-    assert batch.told == []
+    assert batch.reported == []
     assert not start.record_directory.exists()
 
 
@@ -114,5 +114,5 @@ def test_file_that_is_garbage_stops_nothing(start: Start, monkeypatch: pytest.Mo
     (start.directory / "replaced.n2.json").write_text("{")
     batch = Batch()
     alarm = blame(start, batch, monkeypatch)
-    assert ("offline", "n1", NOTE) in batch.told
+    assert ("offline", "n1", NOTE) in batch.reported
     assert "nothing is done about n2" in alarm.text

@@ -55,7 +55,7 @@ def test_job_needs_what_it_runs_on_and_what_it_would_not_find(entry: str, one: B
     stay = {name: made for name, made in MADE.items() if name != entry}
     found = image_usage.in_need(entry, [one], default="tiny", revisions=stay)
     assert len(found) == int(needed)
-    assert all("7.head of alice" in words for words in found)
+    assert all("7.head of alice" in arguments for arguments in found)
 
 
 def test_request_that_nobody_can_read_needs_nothing() -> None:

@@ -52,7 +52,7 @@ def test_start_can_be_asked_for(place: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "words"),
+    ("named", "message"),
     [
         ("8", r"means 2 jobs.*8\.head, 8\.other"),
         ("72", r"means 2 jobs.*72\[1\]"),
@@ -65,8 +65,8 @@ def test_start_can_be_asked_for(place: pathlib.Path) -> None:
         ("", "not of the form"),
     ],
 )
-def test_argument_that_names_no_job_is_refused(place: pathlib.Path, named: str, words: str) -> None:
-    with pytest.raises(UserFault, match=words):
+def test_argument_that_names_no_job_is_refused(place: pathlib.Path, named: str, message: str) -> None:
+    with pytest.raises(UserFault, match=message):
         job_record.find(named, place)
 
 
@@ -97,9 +97,9 @@ def test_garbage_is_unknown_and_never_a_crash(tmp_path: pathlib.Path, content: t
     keep(tmp_path, "1.head.1", content)
     record = job_record.find("1", tmp_path)
     assert record.state in ("unknown", "end not known", "refused", "guest lost")
-    said = [record.user, record.name, *record.nodes, *record.reasons, record.state]
-    said += [text for guest in record.guests for text in (guest.name, guest.node, guest.image, guest.address)]
-    assert all(text.isprintable() for text in said)
+    output = [record.user, record.name, *record.nodes, *record.reasons, record.state]
+    output += [text for guest in record.guests for text in (guest.name, guest.node, guest.image, guest.address)]
+    assert all(text.isprintable() for text in output)
     assert (record.began, record.ended, record.exit_status) == (None, None, None)
     assert record.phases == {}
 
@@ -143,8 +143,8 @@ def test_job_that_is_still_there_runs(tmp_path: pathlib.Path, monkeypatch: pytes
 
 
 def test_reasons_are_told_once_and_harmless() -> None:
-    said = {"what": "no \x1b[2Jguest", "why": "it is gone", "hint": ""}
-    raw = {"refusal": {**said, "lines": ["try again"]}, "error": said}
+    output = {"what": "no \x1b[2Jguest", "why": "it is gone", "hint": ""}
+    raw = {"refusal": {**output, "lines": ["try again"]}, "error": output}
     record = job_record.JobRecord("1.head", 1, pathlib.Path("/"), "", raw)
     assert record.reasons == ("no ?[2Jguest: it is gone", "try again")
 

@@ -52,7 +52,7 @@ def site(tmp_path: pathlib.Path) -> Site:
 
 @pytest.mark.parametrize("named", ["11", "11.th"])
 @pytest.mark.parametrize(
-    ("state", "hosts", "request_", "words"),
+    ("state", "hosts", "request_", "message"),
     [
         ("C", "t2/0-1+t1/0", "vtorque:eyJ2", f"its record has not arrived: it is on t2, which hands it over to {HERE}"),
         ("R", "t2/0", "a;vtorque:eyJ2", f"it runs, and its record is on t2 until it ends; {HERE} gets it then"),
@@ -61,25 +61,25 @@ def site(tmp_path: pathlib.Path) -> Site:
     ],
 )
 def test_server_says_where_the_record_is(
-    site: Site, named: str, state: str, hosts: str, request_: str, words: str
+    site: Site, named: str, state: str, hosts: str, request_: str, message: str
 ) -> None:
     site.job(state, hosts, request_)
     assert location.find_id(named, site.policy) == "11.th"
-    assert location.describe("11.th", site.policy).startswith(words)
+    assert location.describe("11.th", site.policy).startswith(message)
 
 
 def test_site_whose_records_stay_on_nodes(site: Site) -> None:
-    told = dataclasses.replace(site.policy, record_host=None)
+    report = dataclasses.replace(site.policy, record_host=None)
     site.job("C")
-    assert location.describe("11.th", told) == "its record is on t2"
+    assert location.describe("11.th", report) == "its record is on t2"
     site.job("R")
-    assert location.describe("11.th", told) == "it runs, and its record is on t2"
+    assert location.describe("11.th", report) == "it runs, and its record is on t2"
 
 
 def test_host_that_gets_no_records_names_both_that_may_have_it(site: Site) -> None:
-    told = dataclasses.replace(site.policy, record_host="another-front-end")
+    report = dataclasses.replace(site.policy, record_host="another-front-end")
     site.job("C")
-    assert location.describe("11.th", told) == "its record is on t2, and on another-front-end once that has got it"
+    assert location.describe("11.th", report) == "its record is on t2, and on another-front-end once that has got it"
 
 
 def test_what_nobody_knows_is_not_said(site: Site) -> None:
@@ -122,7 +122,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(
-    ("state", "comment", "words"),
+    ("state", "comment", "message"),
     [
         (
             "H",
@@ -135,8 +135,8 @@ class Waiting:
     ],
 )
 def test_owner_of_a_job_that_waits_reads_why(
-    monkeypatch: pytest.MonkeyPatch, state: str, comment: str, words: str
+    monkeypatch: pytest.MonkeyPatch, state: str, comment: str, message: str
 ) -> None:
     """squeue says `job requeued in held state` of each."""
     monkeypatch.setattr(location, "open_batch", lambda _policy, **_more: Waiting(state, comment))
-    assert location.describe("4.lab", parameters.Policy()).startswith(words)
+    assert location.describe("4.lab", parameters.Policy()).startswith(message)

@@ -29,7 +29,7 @@ def test_record_is_what_a_front_end_takes(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "words"),
+    ("record", "message"),
     [
         ({"surplus": 1}, "holds 'surplus'"),
         ({"user": 7}, "user is not a text"),
@@ -38,10 +38,10 @@ def test_record_is_what_a_front_end_takes(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_record_out_of_form_is_written_and_said_to_be(
-    tmp_path: pathlib.Path, record: dict[str, t.Any], words: str
+    tmp_path: pathlib.Path, record: dict[str, t.Any], message: str
 ) -> None:
     wrong = write(tmp_path, {"nodes": ["cn1"], **record})
-    assert words in wrong
+    assert message in wrong
     assert "kept on this node alone" in wrong
     assert json.loads((tmp_path / "record.json").read_text())["nodes"] == ["cn1"]
 

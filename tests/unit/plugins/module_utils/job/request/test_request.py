@@ -45,8 +45,8 @@ def part(wire: object) -> str:
 def test_wishes_for_the_log_travel_and_change_nothing_else() -> None:
     request = one("vcpus=2")
     assert "l" not in json.loads(base64.urlsafe_b64decode(request.encode().removeprefix(PREFIX) + "=="))
-    told = request.with_log({"show": True, "debug": False})
-    back = Request.decode(told.encode())
+    report = request.with_log({"show": True, "debug": False})
+    back = Request.decode(report.encode())
     assert back is not None
     assert back.log == {"show": True, "debug": False}
     assert (back.values, back.shell) == (request.values, request.shell)
@@ -141,8 +141,8 @@ def test_value_that_is_not_allowed_is_refused_with_what_is(text: str) -> None:
 def test_every_fault_is_told_at_once_with_its_place_and_the_rest_is_kept() -> None:
     with pytest.raises(RequestErrors) as caught:
         parse([("img=debian12,vcpu=4,ram=4X", "job.sh, line 4"), ("hypervisor=kvmm,,vcpus=2", "job.sh, line 5")])
-    told = [(fault.key, fault.value, fault.origin) for fault in caught.value.faults]
-    assert told == [
+    report = [(fault.key, fault.value, fault.origin) for fault in caught.value.faults]
+    assert report == [
         ("vcpu", "4", "job.sh, line 4"),
         ("ram", "4X", "job.sh, line 4"),
         ("hypervisor", "kvmm", "job.sh, line 5"),
@@ -317,8 +317,8 @@ def test_round_trip_knows_every_key() -> None:
 
 @settings(deadline=None)
 @given(st.fixed_dictionaries({}, optional=_WORDS))
-def test_encoded_request_is_decoded_as_it_was(words: dict[str, str]) -> None:
-    texts = [(f"{key}={word}", "command line") for key, word in words.items()]
+def test_encoded_request_is_decoded_as_it_was(arguments: dict[str, str]) -> None:
+    texts = [(f"{key}={word}", "command line") for key, word in arguments.items()]
     request = parse(texts)
     request = dataclasses.replace(request, digests=dict.fromkeys(files_of(request.values), "0f" * 32))
     back = Request.decode(request.encode())
@@ -326,7 +326,7 @@ def test_encoded_request_is_decoded_as_it_was(words: dict[str, str]) -> None:
     assert back.digests == request.digests
     assert back.values == request.values
     assert back.encode() == request.encode()
-    assert set(request.values) == set(words)
+    assert set(request.values) == set(arguments)
     again = parse([(f"{key}={written(value)}", "") for key, value in request.values.items()])
     assert again.values == request.values
 

@@ -122,7 +122,7 @@ SPARE = "vtorque: spare"
 
 
 @pytest.mark.parametrize(
-    ("nodes", "changes", "action", "offline", "words", "grave"),
+    ("nodes", "changes", "action", "offline", "message", "grave"),
     [
         ((node("t1"), node("t2")), {}, "requeue", "t1", "", False),
         ((node("t1"), node("t2", note=OURS), *FREE[2:]), {}, "requeue", "t1", "", False),
@@ -156,13 +156,13 @@ SPARE = "vtorque: spare"
     ],
 )  # fmt: skip
 def test_node_with_a_proved_fault(
-    nodes: tuple[BatchNode, ...] | None, changes: dict[str, t.Any], action: str, offline: str, words: str, grave: bool
+    nodes: tuple[BatchNode, ...] | None, changes: dict[str, t.Any], action: str, offline: str, message: str, grave: bool
 ) -> None:
     """A job that would come back to it is held."""
     verdict = verdict_on(BRIDGE, nodes=nodes, policy=Policy(**changes))
     assert (verdict.action, verdict.offline, verdict.grave) == (action, offline, grave)
-    assert words in " ".join(verdict.lines)
-    assert bool(verdict.lines) == bool(words)
+    assert message in " ".join(verdict.lines)
+    assert bool(verdict.lines) == bool(message)
 
 
 def test_sister_goes_offline_for_what_it_proved_itself() -> None:
@@ -382,10 +382,10 @@ def test_whatever_nodes_say_one_is_blamed_at_most_and_by_itself(
     found = gather(by_node, superior=superior, made=made)
     if not isinstance(found, errors.NodeFault) or not found.cause:
         return
-    said = by_node[found.node]
-    assert isinstance(said, errors.NodeFault)
-    assert said.cause == found.cause
-    assert said.node in ("", found.node)
+    output = by_node[found.node]
+    assert isinstance(output, errors.NodeFault)
+    assert output.cause == found.cause
+    assert output.node in ("", found.node)
     assert not any(isinstance(error, (errors.UserFault, errors.ImpostorFault)) for error in by_node.values())
     sick = by_node.get(superior)
     if isinstance(sick, errors.NodeFault) and sick.cause and sick.node in ("", superior):

@@ -32,10 +32,10 @@ class Batch:
     def __init__(self, *, deaf: str = "", note: str = NOTE, states: str = "offline") -> None:
         self.deaf = deaf.split()
         self.node = BatchNode("t1", frozenset([states]), 4, 0, frozenset(), note)
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def _do(self, what: str) -> None:
-        self.told.append(what)
+        self.reported.append(what)
         if what in self.deaf:
             raise SiteFault(what, "the batch server did not answer within 2 s")
 
@@ -56,7 +56,7 @@ class Batch:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "batch", "told", "action", "offline", "failed"),
+    ("verdict", "batch", "report", "action", "offline", "failed"),
     [
         (ELSEWHERE, {}, "offline requeue", "requeue", "t1", ""),
         (LAST, {}, "offline hold comment", "hold", "t1", ""),
@@ -79,11 +79,11 @@ class Batch:
     ],
 )  # fmt: skip
 def test_verdict_is_done_or_a_safe_one(
-    verdict: Verdict, batch: dict[str, str], told: str, action: str, offline: str, failed: str
+    verdict: Verdict, batch: dict[str, str], report: str, action: str, offline: str, failed: str
 ) -> None:
     server = Batch(**batch)
     done = enforce(verdict, t.cast(t.Any, server), "7.th", reason="br0: is missing")
-    assert server.told == told.split()
+    assert server.reported == report.split()
     assert (done.action, done.offline) == (action, offline)
     assert failed in " ".join(done.failed)
     assert bool(done.failed) == bool(failed)

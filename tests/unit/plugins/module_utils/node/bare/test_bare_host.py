@@ -114,15 +114,15 @@ def test_ssh_settings_are_readable_and_the_key_is_not(settings: NodeSettings) ->
 def test_ssh_takes_the_jobs_word_for_the_jobs_user(settings: NodeSettings, name: str) -> None:
     """OpenSSH itself says what it would do; whoever runs this is the user."""
     directory = opened(settings, owner=dataclasses.replace(OWNER, user="root"))
-    said = subprocess.run(
+    output = subprocess.run(
         ["ssh", "-G", "-F", directory / "ssh_config", name], capture_output=True, text=True, check=False
     )
-    words = set(said.stdout.splitlines())
+    arguments = set(output.stdout.splitlines())
     assert {
         "hostname 192.0.2.101", "hostkeyalias vcn1-1", "user root", f"identityfile {directory}/job_key",
         f"userknownhostsfile {directory}/known_hosts", "stricthostkeychecking true", "batchmode yes",
         "identitiesonly yes",
-    } <= words, said.stderr  # fmt: skip
+    } <= arguments, output.stderr  # fmt: skip
     asked = subprocess.run(
         ["ssh-keygen", "-F", "vcn1-1", "-f", directory / "known_hosts"], capture_output=True, text=True, check=False
     )  # fmt: skip
@@ -131,12 +131,12 @@ def test_ssh_takes_the_jobs_word_for_the_jobs_user(settings: NodeSettings, name:
 
 def test_ssh_of_others_is_left_alone(settings: NodeSettings) -> None:
     directory = opened(settings)
-    said = subprocess.run(
+    output = subprocess.run(
         ["ssh", "-G", "-F", directory / "ssh_config", "cn2"], capture_output=True, text=True, check=False
     )
-    assert said.returncode == 0
-    assert str(directory) not in said.stdout
-    assert "hostname cn2" in said.stdout.splitlines()
+    assert output.returncode == 0
+    assert str(directory) not in output.stdout
+    assert "hostname cn2" in output.stdout.splitlines()
 
 
 def test_two_jobs_of_a_user_and_the_end_of_one(settings: NodeSettings) -> None:
@@ -182,8 +182,8 @@ def test_start_that_ends_in_the_middle_leaves_nothing(settings: NodeSettings, mo
     bare_host.present(part(), settings, soon())
     real = bare_host._write_keys
 
-    def and_it_is_over(*words: t.Any) -> None:
-        real(*words)
+    def and_it_is_over(*arguments: t.Any) -> None:
+        real(*arguments)
         start_lock.bury(settings, "7.head.1")
 
     monkeypatch.setattr(bare_host, "_write_keys", and_it_is_over)
@@ -218,11 +218,11 @@ def test_absent_after_any_prefix_leaves_nothing(
     class Killed(BaseException):
         pass
 
-    def write(path: pathlib.Path, *words: t.Any, **how: t.Any) -> None:
+    def write(path: pathlib.Path, *arguments: t.Any, **how: t.Any) -> None:
         written.append(path)
         if len(written) == cut:
             raise Killed
-        real(path, *words, **how)
+        real(path, *arguments, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(files_module, "write", write)
@@ -239,14 +239,14 @@ def test_sweep_takes_it_from_a_host_without_libvirt(settings: NodeSettings) -> N
     for twice_s in (60.0, 0.0):
         swept = sweep.sweep(settings, lambda *_: False, lambda _: False, soon(), twice_s=twice_s)
         assert directory.exists() == (twice_s > 0)
-    assert [said.key for said in swept.removed] == ["7.head.1"]
+    assert [output.key for output in swept.removed] == ["7.head.1"]
     assert files(settings) == []
 
 
 def test_sweep_leaves_that_of_a_living_job(settings: NodeSettings) -> None:
     directory = opened(settings)
     swept = sweep.sweep(settings, lambda *_: True, lambda _: False, soon(), twice_s=0)
-    assert [said.key for said in swept.living] == ["7.head.1"]
+    assert [output.key for output in swept.living] == ["7.head.1"]
     assert directory.exists()
 
 

@@ -78,16 +78,16 @@ def test_drop_in_is_what_it_takes(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "message"),
     [
         ("", "takes no keys of jobs"),
         ("AuthorizedKeysFile .ssh/authorized_keys\n", "takes no keys of jobs"),
         ("Nonsense yes\n", "cannot be told"),
     ],
 )
-def test_settings_that_keep_a_job_out_are_told(host: Host, more: str, words: str) -> None:
+def test_settings_that_keep_a_job_out_are_told(host: Host, more: str, message: str) -> None:
     host.configure(more)
-    with pytest.raises(SiteFault, match=words):
+    with pytest.raises(SiteFault, match=message):
         host.look()
 
 

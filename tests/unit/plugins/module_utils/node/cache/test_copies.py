@@ -196,7 +196,7 @@ def test_image_that_is_not_what_its_record_says_is_refused_after_a_second_look(
     spoil(settings.pool / "tiny@1/disk.img")
     looks: list[object] = []
     grow = image_fetch._grow
-    monkeypatch.setattr(image_fetch, "_grow", lambda *words: looks.append(words) or grow(*words))
+    monkeypatch.setattr(image_fetch, "_grow", lambda *arguments: looks.append(arguments) or grow(*arguments))
     with pytest.raises(ImageFault, match=r"disk.img has sha256 .* its record says"):
         fetched(settings)
     assert len(looks) == 2
@@ -230,10 +230,10 @@ def test_full_disk_is_the_nodes_fault(settings: NodeSettings, tmp_path: pathlib.
 
 
 def test_digest_is_taken_in_place_too(settings: NodeSettings) -> None:
-    told: list[tuple[int, int]] = []
-    check(find(settings), ALL, lambda done, total: told.append((done, total)))
+    report: list[tuple[int, int]] = []
+    check(find(settings), ALL, lambda done, total: report.append((done, total)))
     total = 4 * MIB + len(b"kernel of tiny@1")
-    assert (told[0], told[-1]) == ((0, total), (total, total))
+    assert (report[0], report[-1]) == ((0, total), (total, total))
     spoil(settings.pool / "tiny@1/disk.img")
     with pytest.raises(ImageFault):
         check(find(settings), ALL, nobody)

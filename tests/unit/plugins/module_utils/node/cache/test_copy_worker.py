@@ -56,8 +56,8 @@ class Workers:
 
     def start(self, here: NodeSettings) -> None:
         if (pid := os.fork()) == 0:
-            with open(here.pool.parent / "said", "a", encoding="utf-8") as said:
-                copy_worker.work_off(here, lambda words, *_level: print(words, file=said, flush=True))
+            with open(here.pool.parent / "said", "a", encoding="utf-8") as output:
+                copy_worker.work_off(here, lambda arguments, *_level: print(arguments, file=output, flush=True))
             os._exit(0)
         self.pids.append(pid)
 
@@ -75,14 +75,14 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Workers]:
     here.end()
 
 
-def said(here: NodeSettings) -> list[str]:
+def lines_of(here: NodeSettings) -> list[str]:
     return (here.pool.parent / "said").read_text().splitlines()
 
 
 def work(here: NodeSettings, **more: t.Any) -> list[str]:
-    words: list[str] = []
-    copy_worker.work_off(here, lambda text, *_level: words.append(text), **more)
-    return words
+    arguments: list[str] = []
+    copy_worker.work_off(here, lambda text, *_level: arguments.append(text), **more)
+    return arguments
 
 
 def test_wanted_copy_is_fetched_and_waiters_are_notified(settings: NodeSettings, workers: Workers) -> None:
@@ -108,8 +108,8 @@ def test_ten_who_want_the_same_at_once_fetch_it_once(settings: NodeSettings, wor
             os._exit(0 if cache_of(settings).find(find(settings, "big@1")) is not None else 1)
         waiting.append(pid)
     assert [os.waitpid(pid, 0)[1] for pid in waiting] == [0] * 10
-    fetched = [line for line in said(settings) if "fetched" in line]
-    assert len(fetched) == 1, said(settings)
+    fetched = [line for line in lines_of(settings) if "fetched" in line]
+    assert len(fetched) == 1, lines_of(settings)
 
 
 def test_mark_outlives_a_killed_worker_and_the_next_goes_on(
@@ -146,8 +146,8 @@ def test_oldest_comes_first_and_what_fails_holds_up_nobody(
         copy_queue.want(settings, what)
         os.utime(settings.images_dir / "wanted" / str(what), (1000 + age, 1000 + age))
     (settings.images_dir / "wanted/no mark of ours").touch()
-    words = work(settings)
-    assert [line.split(": ")[0] for line in words] == ["local:gone@1", "local:bad@1", "local:tiny@1"]
+    arguments = work(settings)
+    assert [line.split(": ")[0] for line in arguments] == ["local:gone@1", "local:bad@1", "local:tiny@1"]
     for what, fault in ((gone, UserFault), (bad, ImageFault)):
         with pytest.raises(fault):
             copy_queue.wait(settings, what, Deadline.after(0.0))
@@ -197,9 +197,9 @@ def test_verify_finds_a_broken_copy_and_replaces_it(settings: NodeSettings, monk
     work(settings)
     assert work(settings, verify=["tiny@1"]) == ["local:tiny@1: verified"]
     decay(settings)
-    words = work(settings, verify=["tiny@1"])
-    assert "the copy is broken, and goes: disk.img has sha256" in words[0]
-    assert words[-1].startswith("local:tiny@1: fetched")
+    arguments = work(settings, verify=["tiny@1"])
+    assert "the copy is broken, and goes: disk.img has sha256" in arguments[0]
+    assert arguments[-1].startswith("local:tiny@1: fetched")
     copy = cache_of(settings).find(find(settings))
     assert copy is not None
     assert copy.path.read_bytes() == find(settings).path.read_bytes()
@@ -219,9 +219,9 @@ def test_verify_replaces_a_copy_that_the_disk_does_not_give_back(
         return really(image, path, *more)
 
     monkeypatch.setattr(fetch, "read", read)
-    words = work(settings, verify=["tiny@1"])
-    assert "the copy is broken, and goes: " in words[0]
-    assert words[-1].startswith("local:tiny@1: fetched")
+    arguments = work(settings, verify=["tiny@1"])
+    assert "the copy is broken, and goes: " in arguments[0]
+    assert arguments[-1].startswith("local:tiny@1: fetched")
 
 
 def decay(here: NodeSettings) -> None:

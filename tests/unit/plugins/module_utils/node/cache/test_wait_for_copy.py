@@ -42,15 +42,15 @@ COPIED = {"image": "disk@1"}
 @pytest.fixture
 def filled(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whoever wants an image finds the work done at once; what was done."""
-    words: list[str] = []
+    arguments: list[str] = []
     image_pool.add(node.settings.pool, "disk@1")
     node.settings = dataclasses.replace(node.settings, cache_bytes=64 << 20)
 
     def take_line(text: str, level: str = "info", component: str = "") -> None:
-        words.append(text)
+        arguments.append(text)
 
     monkeypatch.setattr(copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, take_line))
-    return words
+    return arguments
 
 
 @pytest.fixture
@@ -264,11 +264,11 @@ def test_ramdisk_copies_reduce_guest_memory_and_are_removed_for_guests(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [(None, "is no tmpfs"), ("size=0", "has no bound"), ("size=6m,mode=1777", "written by others"), ("", "No such")],
 )
 def test_ramdisk_that_is_none_is_told_before_anything_is_made(
-    node: Node, filled: list[str], tmp_path: pathlib.Path, options: str | None, words: str
+    node: Node, filled: list[str], tmp_path: pathlib.Path, options: str | None, message: str
 ) -> None:
     place = tmp_path / "ramdisk"
     if options != "":
@@ -277,7 +277,7 @@ def test_ramdisk_that_is_none_is_told_before_anything_is_made(
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(place)], check=True)
     node.settings = dataclasses.replace(node.settings, ramdisk_dir=place)
     try:
-        with pytest.raises(SiteFault, match=f"ramdisk_dir .*{words}.*fs_type=local"):
+        with pytest.raises(SiteFault, match=f"ramdisk_dir .*{message}.*fs_type=local"):
             node.present(node.part(1, fs_type="ramdisk", **COPIED))
     finally:
         if options:

@@ -81,14 +81,14 @@ class Card:
         if name in self.refuses:
             return subprocess.CompletedProcess(command, 2, "", "RTNETLINK answers: Operation not supported\n")
         one = self.functions[int(number)]
-        said: dict[str, dict[str, t.Any]] = {
+        output: dict[str, dict[str, t.Any]] = {
             "mac": {"address": value}, "state": {"link_state": value}, "node_guid": {"node guid": value},
             "vlan": {"vlan_list": [{} if value == "0" else {"vlan": int(value) if value.isdecimal() else 0}]},
             "port_guid": {"port guid": value}, "spoofchk": {"spoofchk": value == "on"},
             "trust": {"trust": value == "on"},
         }  # fmt: skip
         if name not in self.ignores:
-            self.write(int(number), {**one, **said[name]})
+            self.write(int(number), {**one, **output[name]})
         return subprocess.CompletedProcess(command, 0, "", "")
 
 
@@ -151,7 +151,7 @@ def test_function_of_infiniband_gets_guids_and_no_mac(
 
 
 @pytest.mark.parametrize(
-    ("refuses", "ignores", "lacks", "words"),
+    ("refuses", "ignores", "lacks", "message"),
     [
         ("mac", "", "", f"ip link set dev {PORT} vf 0 mac 5a.*: RTNETLINK answers: Operation not supported"),
         ("spoofchk", "", "", "vf 0 spoofchk on: RTNETLINK answers: Operation not supported"),
@@ -162,10 +162,10 @@ def test_function_of_infiniband_gets_guids_and_no_mac(
     ],
 )
 def test_function_whose_identity_is_not_what_was_set_reaches_no_guest(
-    having: Node, card: Card, tree: Tree, refuses: str, ignores: str, lacks: str, words: str
+    having: Node, card: Card, tree: Tree, refuses: str, ignores: str, lacks: str, message: str
 ) -> None:
     card.refuses, card.ignores, card.lacks = {refuses}, {ignores}, {lacks}
-    with pytest.raises(VTorqueError, match=words):
+    with pytest.raises(VTorqueError, match=message):
         having.present(having.part(rdma="sriov"))
     assert having.hypervisor.running == {}
     having.absent()
@@ -211,7 +211,7 @@ def test_program_ip_itself_is_asked_and_its_reason_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "words"),
+    ("file", "text", "message"),
     [
         ("flags", "0x1002", f"{PORT} has no link"),
         ("carrier", "0", f"{PORT} has no link"),
@@ -220,7 +220,7 @@ def test_program_ip_itself_is_asked_and_its_reason_is_passed_on() -> None:
     ],
 )
 def test_card_that_cannot_give_any_is_the_nodes_fault_and_the_doctors(
-    having: Node, card: Card, tree: Tree, file: str, text: str | None, words: str
+    having: Node, card: Card, tree: Tree, file: str, text: str | None, message: str
 ) -> None:
     if text is not None:
         (card.net / file).write_text(f"{text}\n")
@@ -229,14 +229,14 @@ def test_card_that_cannot_give_any_is_the_nodes_fault_and_the_doctors(
             link.unlink()
     else:
         (tree.sys / "class/net" / PORT).unlink()
-    with pytest.raises(NodeFault, match=f"ens9: there is no such network card.*{words}") as caught:
+    with pytest.raises(NodeFault, match=f"ens9: there is no such network card.*{message}") as caught:
         having.present(having.part(rdma="sriov"))
     assert caught.value.cause == "devices"
     assert present_absent.left(having.settings) == ()
-    with pytest.raises(NodeFault, match=words):
+    with pytest.raises(NodeFault, match=message):
         causes.check_devices(having.settings)
     found = doctor.check_devices(having.settings)
-    assert (found.state, words in found.problem) == (doctor.BAD, True)
+    assert (found.state, message in found.problem) == (doctor.BAD, True)
 
 
 def test_third_guest_of_a_node_with_two_functions_waits(having: Node) -> None:
@@ -280,7 +280,7 @@ def test_driver_that_hangs_puts_the_function_in_quarantine(
     monkeypatch.setattr(virtual_function, "DEVICE_RETURN_S", 0.2)
     having.present(having.part(rdma="sriov"))
     tree.hangs.add("reset")
-    assert any("in quarantine now" in words for words in having.absent())
+    assert any("in quarantine now" in arguments for arguments in having.absent())
     assert [one.device for one in leases.read_quarantine(having.settings)] == [VFS[0]]
     assert leases.read_leases(having.settings) == ()
 

@@ -21,7 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
 
 
 @pytest.mark.parametrize(
-    ("arch", "flags", "device", "offered", "words"),
+    ("arch", "flags", "device", "offered", "message"),
     [
         ("x86_64", "fpu vmx sse", True, ("kvm", "qemu"), ""),
         ("x86_64", "fpu svm sse", True, ("kvm", "qemu"), ""),
@@ -33,17 +33,17 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
     ],
 )
 def test_kvm_is_usable_only_when_processor_device_and_libvirt_agree(
-    tmp_path: pathlib.Path, arch: str, flags: str, device: bool, offered: tuple[str, ...], words: str
+    tmp_path: pathlib.Path, arch: str, flags: str, device: bool, offered: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
     if device:
         (tmp_path / "kvm").touch()
     why = kvm_usable(arch, Capabilities({arch: offered}), cpuinfo=tmp_path / "cpuinfo", device=tmp_path / "kvm")
-    assert (words in why) if words else (why == "")
+    assert (message in why) if message else (why == "")
 
 
 @pytest.mark.parametrize(
-    ("owner", "mode", "ids", "words"),
+    ("owner", "mode", "ids", "message"),
     [
         ((0, 105), 0o660, (64055, 105), ""),
         ((0, 105), 0o660, (0, 0), ""),
@@ -61,7 +61,7 @@ def test_kvm_is_usable_only_when_processor_device_and_libvirt_agree(
     ],
 )
 def test_kvm_usable_of_a_device_that_qemus_user_cannot_open_names_owner_and_mode(
-    tmp_path: pathlib.Path, owner: tuple[int, int], mode: int, ids: tuple[int, int], words: str
+    tmp_path: pathlib.Path, owner: tuple[int, int], mode: int, ids: tuple[int, int], message: str
 ) -> None:
     (tmp_path / "cpuinfo").write_text("flags : svm\n")
     device = tmp_path / "kvm"
@@ -70,7 +70,7 @@ def test_kvm_usable_of_a_device_that_qemus_user_cannot_open_names_owner_and_mode
     device.chmod(mode)
     offered = Capabilities({"x86_64": ("kvm",)}, ids)
     why = kvm_usable("x86_64", offered, cpuinfo=tmp_path / "cpuinfo", device=device)
-    assert (words in why) if words else (why == "")
+    assert (message in why) if message else (why == "")
 
 
 def test_kvm_usable_by_the_group_of_qemus_own_entry(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,19 +33,19 @@ class OrderedNode:
     ) -> None:  # fmt: skip
         self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run", **settings)
         self.job_id = job_id
-        self.told: dict[str, str] = {}
+        self.reported: dict[str, str] = {}
         self.done: dict[str, Done] = {}
         monkeypatch.setattr(ordering, "order_all", self._order_all)
 
     def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
-        self.told = {channel.name: script for channel, script in orders}
-        return {name: self.done.get(name, Done(0, "")) for name in self.told}
+        self.reported = {channel.name: script for channel, script in orders}
+        return {name: self.done.get(name, Done(0, "")) for name in self.reported}
 
     def directory(self, rank: int) -> pathlib.Path:
         return self.settings.start_dir(self.job_id, 1) / f"vn1-{rank + 1}"
 
     def add_guest(self, rank: int, kind: str = "slg") -> GuestFile:
-        kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=kind)
+        stored = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=kind)
         self.directory(rank).mkdir(parents=True)
-        write_guest_file(self.directory(rank), kept)
-        return kept
+        write_guest_file(self.directory(rank), stored)
+        return stored

@@ -39,10 +39,10 @@ class Guest:
         answered: after it; nothing: the channel is closed.
     """
 
-    def __init__(self, path: pathlib.Path, answered: bytes, said: bytes = GREETING) -> None:
+    def __init__(self, path: pathlib.Path, answered: bytes, output: bytes = GREETING) -> None:
         self.channel = Channel(path.name, path, TOKEN)
         self.order: tuple[int, bytes] | None = None
-        self._said, self._answered = said, answered
+        self._said, self._answered = output, answered
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -89,7 +89,7 @@ def test_every_guest_gets_its_order_and_all_answers_are_told(guest: t.Any) -> No
 
 
 def test_end_of_a_talk_that_was_broken_off_is_no_answer(guest: t.Any) -> None:
-    late = guest(answer(0), said=answer(1, b"of the talk before") + GREETING)
+    late = guest(answer(0), output=answer(1, b"of the talk before") + GREETING)
     assert order_all([(late.channel, "true")], Deadline.after(PATIENCE_S)) == {"vn1-1": Done(0, "")}
 
 
@@ -101,7 +101,7 @@ def test_end_of_a_talk_that_was_broken_off_is_no_answer(guest: t.Any) -> None:
         ({"answered": b"zero \n"}, "of no known form"),
         ({"answered": b"1234 \n"}, "of no known form"),
         ({"answered": b"0 " + b"A" * 2 * HEARD}, "writes nonsense"),
-        ({"answered": b"", "said": b"x" * 2 * HEARD}, "writes nonsense"),
+        ({"answered": b"", "output": b"x" * 2 * HEARD}, "writes nonsense"),
     ],
 )
 def test_what_the_guests_root_writes_is_bounded_and_not_believed(guest: t.Any, more: t.Any, why: str) -> None:
@@ -111,7 +111,7 @@ def test_what_the_guests_root_writes_is_bounded_and_not_believed(guest: t.Any, m
 
 
 def test_guest_of_another_start_is_not_ordered(guest: t.Any) -> None:
-    other = guest(answer(0), said=b"vtorque-agent beef WORD\n")
+    other = guest(answer(0), output=b"vtorque-agent beef WORD\n")
     with pytest.raises(VTorqueError, match=r"guest vn1-1: did not answer .* in time"):
         order_all([(other.channel, "true")], Deadline.after(0.2))
     assert other.order is None

@@ -75,7 +75,7 @@ def test_console_failure_is_quoted_without_escapes(console: Console) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("Linux version 6.1.0", "the kernel is running"),
         ("Linux version 6.1.0\n[  1.0] systemd[1]: Hostname set", "the system is starting"),
@@ -84,10 +84,10 @@ def test_console_failure_is_quoted_without_escapes(console: Console) -> None:
         ("SeaBIOS (version 1.16)", "nothing of a system"),
     ],
 )
-def test_how_far_a_guest_came_is_recognised(console: Console, text: str, words: str) -> None:
+def test_how_far_a_guest_came_is_recognised(console: Console, text: str, message: str) -> None:
     console.path.write_text(f"{text}\n")
     console.read()
-    assert words in console.describe()
+    assert message in console.describe()
 
 
 def test_first_words_of_a_panic_are_kept(console: Console) -> None:

@@ -33,10 +33,10 @@ def test_long_one_is_told_from_the_beginning_of_a_line_and_all_fit_into_an_answe
     for number in range(count):
         (tmp_path / f"vn1-{number}.console.log").write_text(lines)
     ends = read_ends(tmp_path)
-    told = [dataclasses.asdict(one) for one in ends]
-    assert [from_dict(GuestConsole, one) for one in told] == list(ends)
+    report = [dataclasses.asdict(one) for one in ends]
+    assert [from_dict(GuestConsole, one) for one in report] == list(ends)
     assert len(ends) == count
-    assert 0 < len(json.dumps([one["end"] for one in told])) <= LIMIT + 4 * count
+    assert 0 < len(json.dumps([one["end"] for one in report])) <= LIMIT + 4 * count
     for one in ends:
         assert lines.endswith(one.end)
         assert one.end.startswith(text) or len(text) > 1000

@@ -39,30 +39,32 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_guests_without_a_disk_are_not_asked(node: Node) -> None:
     node.mount()
     assert data_disk.unmount(JOB, 1, node.settings) == ()
-    assert node.told == {}
+    assert node.reported == {}
 
 
 def test_guest_that_has_one_is_told(node: Node) -> None:
     (node.directory(0) / LOG).touch()
     node.mount()
-    assert node.told == {"vn1-1": "exec /usr/lib/vtorque/data mount\n"}
+    assert node.reported == {"vn1-1": "exec /usr/lib/vtorque/data mount\n"}
     assert data_disk.unmount(JOB, 1, node.settings) == ()
-    assert node.told == {"vn1-1": "exec /usr/lib/vtorque/data unmount\n"}
+    assert node.reported == {"vn1-1": "exec /usr/lib/vtorque/data unmount\n"}
 
 
 @pytest.mark.parametrize(
-    ("done", "kind", "words"),
+    ("done", "kind", "message"),
     [
         (Done(90, "x\nwhat is on it cannot be mounted\n"), UserFault, "what is on it cannot be mounted"),
         (Done(1, "the disk has not come to the guest"), VTorqueError, "the disk has not come to the guest"),
         (Done(124, ""), VTorqueError, "ended with status 124"),
     ],
 )
-def test_mount_or_unmount_that_fails_is_reported(node: Node, done: Done, kind: type[VTorqueError], words: str) -> None:
+def test_mount_or_unmount_that_fails_is_reported(
+    node: Node, done: Done, kind: type[VTorqueError], message: str
+) -> None:
     (node.directory(0) / LOG).touch()
     node.done = {"vn1-1": done}
     with pytest.raises(VTorqueError) as caught:
         node.mount()
     assert isinstance(caught.value, UserFault) is (kind is UserFault)
-    assert (caught.value.what, caught.value.why) == ("disk in guest vn1-1", words)
-    assert data_disk.unmount(JOB, 1, node.settings) == (f"disk in guest vn1-1: {words}",)
+    assert (caught.value.what, caught.value.why) == ("disk in guest vn1-1", message)
+    assert data_disk.unmount(JOB, 1, node.settings) == (f"disk in guest vn1-1: {message}",)

@@ -103,16 +103,16 @@ class Scene:
         self.ssh = directory / "ssh"
         self.answers(RIGHT)
 
-    def answers(self, *words: str) -> None:
+    def answers(self, *arguments: str) -> None:
         """What ssh says, by turns, of the address it is asked at; the last for ever.  It notes what it was asked."""
         turns = self.directory / "turns"
         turns.mkdir(exist_ok=True)
-        for number, text in enumerate(words):
+        for number, text in enumerate(arguments):
             (turns / str(number)).write_text(f"{text}\n")
         self.ssh.write_text(
             f'#!/bin/sh\necho "$*" >> {self.directory}/asked\n'
             f"n=$(wc -l < {self.directory}/asked)\n"
-            f"n=$((n > {len(words)} ? {len(words)} : n))\nfor word; do at=$before; before=$word; done\n"
+            f"n=$((n > {len(arguments)} ? {len(arguments)} : n))\nfor word; do at=$before; before=$word; done\n"
             f'sed "s/{ADDRESS}/$at/" {turns}/$((n - 1)) >&2\nexit 255\n'
         )
         self.ssh.chmod(0o755)
@@ -169,16 +169,16 @@ def test_ssh_is_asked_with_the_expected_key_and_no_way_to_log_in(scene: Scene) -
     scene.wait()
     asked = scene.asked[0]
     known_hosts = guest.console.path.parent / "known_hosts"
-    for words in (
+    for content_text in (
         "-F none", "BatchMode=yes", "PreferredAuthentications=none", "StrictHostKeyChecking=yes",
         f"UserKnownHostsFile={known_hosts}", "GlobalKnownHostsFile=/dev/null", "HostKeyAlgorithms=ssh-ed25519",
     ):  # fmt: skip
-        assert words in asked
+        assert content_text in asked
     assert asked.endswith(f"-l vtorque-probe -- {ADDRESS} true")
 
 
 @pytest.mark.parametrize(
-    "words",
+    "message",
     [
         f"Received disconnect from {ADDRESS} port 22:2: Permission denied",
         f"Received disconnect from {ADDRESS} port 22:2: x\n{RIGHT}",
@@ -189,8 +189,8 @@ def test_ssh_is_asked_with_the_expected_key_and_no_way_to_log_in(scene: Scene) -
         " " + RIGHT,
     ],
 )
-def test_a_refusal_is_sshs_own_line_and_nothing_beside_it(scene: Scene, words: str) -> None:
-    scene.answers(words)
+def test_a_refusal_is_sshs_own_line_and_nothing_beside_it(scene: Scene, message: str) -> None:
+    scene.answers(message)
     scene.says(scene.guest(), ready_line())
     with pytest.raises(SiteFault, match="sshd did not answer"):
         scene.wait(1.0)
@@ -249,9 +249,9 @@ def test_refused_connection_is_asked_again(scene: Scene) -> None:
     assert len(scene.asked) == 3
 
 
-@pytest.mark.parametrize("words", [NO_KEY, CHANGED, OTHER_KIND])
-def test_another_key_at_the_guests_own_address_is_an_error_of_its_own(scene: Scene, words: str) -> None:
-    scene.answers(words)
+@pytest.mark.parametrize("message", [NO_KEY, CHANGED, OTHER_KIND])
+def test_another_key_at_the_guests_own_address_is_an_error_of_its_own(scene: Scene, message: str) -> None:
+    scene.answers(message)
     scene.says(scene.guest(), ready_line())
     with pytest.raises(readiness.WrongHostKey, match="in its place"):
         scene.wait()
@@ -328,11 +328,11 @@ def test_guest_that_is_paused_is_told_with_the_reason(scene: Scene) -> None:
         scene.wait()
 
 
-@pytest.mark.parametrize(("facts", "words"), [(None, "ended"), (Facts("paused"), "paused")])
-def test_event_before_the_wait_is_noticed(scene: Scene, facts: Facts | None, words: str) -> None:
+@pytest.mark.parametrize(("facts", "message"), [(None, "ended"), (Facts("paused"), "paused")])
+def test_event_before_the_wait_is_noticed(scene: Scene, facts: Facts | None, message: str) -> None:
     scene.guest()
     scene.domains.states["vcn1-1"] = facts
-    with pytest.raises(VTorqueError, match=words):
+    with pytest.raises(VTorqueError, match=message):
         scene.wait()
 
 
@@ -369,7 +369,7 @@ def test_libvirt_that_is_lost_is_the_nodes_fault(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fault", "words"),
+    ("text", "fault", "message"),
     [
         ("", "unclear", "console is silent"),
         ("Linux version 6.1.0", "site", "the kernel is running; addresses seen: none"),
@@ -377,7 +377,7 @@ def test_libvirt_that_is_lost_is_the_nodes_fault(scene: Scene) -> None:
     ],
 )
 def test_the_deadline_says_what_was_waited_for_and_what_was_seen(
-    scene: Scene, text: str, fault: str, words: str
+    scene: Scene, text: str, fault: str, message: str
 ) -> None:
     scene.answers(REFUSED)
     guest = scene.guest()
@@ -386,7 +386,7 @@ def test_the_deadline_says_what_was_waited_for_and_what_was_seen(
     with pytest.raises(VTorqueError, match="was not ready within") as caught:
         scene.wait(0.6)
     assert caught.value.fault == fault
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_no_ssh_is_left_when_the_wait_ends(scene: Scene) -> None:

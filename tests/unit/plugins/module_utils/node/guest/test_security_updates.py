@@ -38,23 +38,23 @@ class Node:
         self.settings = NodeSettings(
             "n1", 1, state_dir=place / "state", run_dir=place / "run", template_dir=None, updates_s=60
         )
-        self.told: dict[str, str] = {}
+        self.reported: dict[str, str] = {}
         self.left_s = 0.0
         self.done: dict[str, Done] = {}
         self.silent: VTorqueError | None = None
         monkeypatch.setattr(security_updates, "order_all", self._order_all)
         for rank in (0, 1):
-            kept = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
-            directory = self.settings.start_dir(JOB, 1) / kept.name
+            stored = GuestFile(rank, rank + 1, f"vn1-{rank + 1}", "52:54:00:00:01:01", "u", "f00d", 1001, "d")
+            directory = self.settings.start_dir(JOB, 1) / stored.name
             directory.mkdir(parents=True)
-            write_guest_file(directory, kept)
+            write_guest_file(directory, stored)
 
     def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
-        self.told = {channel.name: script for channel, script in orders}
+        self.reported = {channel.name: script for channel, script in orders}
         self.left_s = deadline.left_s()
         if self.silent is not None:
             raise self.silent
-        return {name: self.done.get(name, Done(0, "vtorque-updates done 0 1 ")) for name in self.told}
+        return {name: self.done.get(name, Done(0, "vtorque-updates done 0 1 ")) for name in self.reported}
 
     def install(self, seconds: float = LONG) -> tuple[GuestUpdates, ...]:
         return security_updates.install(JOB, 1, self.settings, Deadline.after(seconds))
@@ -68,7 +68,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_none_are_installed_unless_the_site_wants_some(node: Node) -> None:
     node.settings = dataclasses.replace(node.settings, updates_s=0)
     assert node.install() == ()
-    assert node.told == {}
+    assert node.reported == {}
     assert settings_of(Policy(), "n1").updates_s == 0
     assert settings_of(Policy(security_updates=True), "n1").updates_s == 60
 
@@ -85,23 +85,23 @@ def test_every_guest_is_told_how_long_it_has(
 ) -> None:
     monkeypatch.setattr(clock, "time", types.SimpleNamespace(monotonic=lambda: 1000.0))  # the clock stands
     node.install(left_s)
-    assert set(node.told) == {"vn1-1", "vn1-2"}
-    for order in node.told.values():
+    assert set(node.reported) == {"vn1-1", "vn1-2"}
+    for order in node.reported.values():
         first, _newline, program = order.partition("\n")
         assert (first, program[:9]) == (f"set -- {seconds}", "#!/bin/sh")
     assert seconds < node.left_s <= seconds + security_updates.UPDATES_ANSWER_S
 
 
 def test_updates_without_time_left_are_not_begun(node: Node) -> None:
-    told = node.install(29.0)
-    assert [(one.name, one.outcome, one.reason) for one in told] == [
+    report = node.install(29.0)
+    assert [(one.name, one.outcome, one.reason) for one in report] == [
         (name, "timed out", "the prologue had no time left for them") for name in ("vn1-1", "vn1-2")
     ]
-    assert node.told == {}
+    assert node.reported == {}
 
 
 @pytest.mark.parametrize(
-    ("done", "outcome", "packages", "words"),
+    ("done", "outcome", "packages", "message"),
     [
         (Done(0, "a\n\nvtorque-updates done 12 33 "), "done", 12, ""),
         (Done(0, "vtorque-updates done 12 33"), "done", 12, ""),
@@ -114,28 +114,30 @@ def test_updates_without_time_left_are_not_begun(node: Node) -> None:
         (Done(0, "x" * 9000), "failed", 0, f"ended with status 0: {'x' * 279}"),
     ],
 )
-def test_answer_about_updates_is_read_strictly(node: Node, done: Done, outcome: str, packages: int, words: str) -> None:
+def test_answer_about_updates_is_read_strictly(
+    node: Node, done: Done, outcome: str, packages: int, message: str
+) -> None:
     """And it can be told to a mother superior, whatever it is."""
     node.done = {"vn1-2": done}
     first, second = node.install()
     assert (first.outcome, first.packages, first.reason) == ("done", 0, "")
-    assert (second.name, second.outcome, second.packages, second.reason) == ("vn1-2", outcome, packages, words)
+    assert (second.name, second.outcome, second.packages, second.reason) == ("vn1-2", outcome, packages, message)
     assert from_dict(GuestUpdates, to_dict(second)) == second
 
 
 def test_guest_of_osv_has_no_packages(node: Node) -> None:
     """And no root that could be asked."""
-    kept = GuestFile(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
-    write_guest_file(node.settings.start_dir(JOB, 1) / kept.name, kept)
+    stored = GuestFile(0, 1, "vn1-1", "52:54:00:00:01:01", "u", "f00d", 1001, "d", kind=OSV.name)
+    write_guest_file(node.settings.start_dir(JOB, 1) / stored.name, stored)
     assert [one.name for one in node.install()] == ["vn1-2"]
-    assert set(node.told) == {"vn1-2"}
+    assert set(node.reported) == {"vn1-2"}
 
 
 def test_guest_that_is_silent_ends_nothing(node: Node) -> None:
     node.silent = VTorqueError("guest vn1-1", "its channel broke:\n\x1b[2J")
-    told = node.install()
-    assert [(one.outcome, one.reason) for one in told] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
-    assert [from_dict(GuestUpdates, to_dict(one)) for one in told] == list(told)
+    report = node.install()
+    assert [(one.outcome, one.reason) for one in report] == [("failed", "guest vn1-1: its channel broke:??[2J")] * 2
+    assert [from_dict(GuestUpdates, to_dict(one)) for one in report] == list(report)
 
 
 def test_template_of_the_sites_that_is_wrong_is_its_fault(node: Node, tmp_path: pathlib.Path) -> None:

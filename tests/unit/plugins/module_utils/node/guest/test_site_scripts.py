@@ -50,9 +50,9 @@ def test_rank_0_and_the_others_have_scripts_of_their_own(site: Site) -> None:
     site.script("prologue")
     site.script("epilogue.parallel")
     site.prologues()
-    assert set(site.told) == {"vn1-1"}
+    assert set(site.reported) == {"vn1-1"}
     assert site_scripts.run_epilogues(JOB, 1, site.settings) == ()
-    assert set(site.told) == {"vn1-2", "vn1-3"}
+    assert set(site.reported) == {"vn1-2", "vn1-3"}
 
 
 def test_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
@@ -61,13 +61,13 @@ def test_guest_without_a_shell_is_ordered_nothing(site: Site) -> None:
     site.script("prologue")
     site.script("prologue.parallel")
     site.prologues()
-    assert set(site.told) == {"vn1-1"}
+    assert set(site.reported) == {"vn1-1"}
 
 
 def test_site_without_scripts_orders_nothing(site: Site) -> None:
     site.add_guest(0)
     site.prologues()
-    assert site.told == {}
+    assert site.reported == {}
 
 
 def test_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: Site) -> None:
@@ -77,8 +77,8 @@ def test_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: Si
     site.done = {"vn1-1": Done(3, "no licence server")}
     with pytest.raises(SiteFault, match="guest vn1-1: ended with status 3: no licence server"):
         site.prologues()
-    words = "the site's epilogue in guest vn1-1: ended with status 3: no licence server"
-    assert site_scripts.run_epilogues(JOB, 1, site.settings) == (words,)
+    message = "the site's epilogue in guest vn1-1: ended with status 3: no licence server"
+    assert site_scripts.run_epilogues(JOB, 1, site.settings) == (message,)
     site.done = {"vn1-1": Done(124, "")}
     with pytest.raises(SiteFault, match="was not done in time"):
         site.prologues()
@@ -90,17 +90,17 @@ def test_a_script_that_others_can_write_is_not_run(site: Site, mode: int) -> Non
     site.script("prologue").chmod(mode)
     with pytest.raises(SiteFault, match="root alone can write"):
         site.prologues()
-    assert site.told == {}
+    assert site.reported == {}
 
 
 def test_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.Path) -> None:
     """Under its own `#!` line; any bytes; its status is the order's."""
-    kept = dataclasses.replace(site.add_guest(0), rank=5)
-    words = b"$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"
-    script = b'#!/bin/bash\necho "%b"\nexit 9\n' % words
+    stored = dataclasses.replace(site.add_guest(0), rank=5)
+    message = b"$PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK $VTORQUE_USER ${BASH_VERSION:+bash} $(umask)"
+    script = b'#!/bin/bash\necho "%b"\nexit 9\n' % message
     variables = tuple(open_guest("torque").GUEST_VARIABLES.items())
     settings = dataclasses.replace(site.settings, guest_variables=variables)
-    order = site_scripts.order_of(script, "72[1].head", kept, settings)
+    order = site_scripts.order_of(script, "72[1].head", stored, settings)
     (tmp_path / "guest.env").write_text("VTORQUE_USER='al ice'\n")
     order = order.replace("/etc/vtorque/guest.env", str(tmp_path / "guest.env")).replace("/run/", f"{tmp_path}/")
     done = subprocess.run(

@@ -29,8 +29,8 @@ VERSION = b"SSH-2.0-OpenSSH_9.2\r\n"
 NO_KEY = f"ssh-ed25519 {'A' * 68} guest"
 
 
-def text(words: bytes) -> bytes:
-    return struct.pack(">I", len(words)) + words
+def text(arguments: bytes) -> bytes:
+    return struct.pack(">I", len(arguments)) + arguments
 
 
 def packet(payload: bytes) -> bytes:
@@ -40,13 +40,13 @@ def packet(payload: bytes) -> bytes:
     return struct.pack(">IB", len(payload) + padding + 1, padding) + payload + bytes(padding)
 
 
-def disconnect(words: bytes) -> bytes:
-    return packet(b"\x01" + struct.pack(">I", 2) + text(words) + text(b""))
+def disconnect(arguments: bytes) -> bytes:
+    return packet(b"\x01" + struct.pack(">I", 2) + text(arguments) + text(b""))
 
 
-def shown(words: bytes) -> bytes:
+def quoted(arguments: bytes) -> bytes:
     """A message for the user, to be shown always."""
-    return packet(b"\x04\x01" + text(words) + text(b""))
+    return packet(b"\x04\x01" + text(arguments) + text(b""))
 
 
 def offer(*, kex: bytes = b"curve25519-sha256", host_key: bytes = b"ssh-ed25519") -> bytes:
@@ -82,14 +82,14 @@ def ask(directory: pathlib.Path, port: int, host_key: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         pytest.param(VERSION + disconnect(b"Permission denied"), id="words"),
         pytest.param(VERSION + disconnect(REFUSAL), id="line"),
         pytest.param(VERSION + disconnect(LINES), id="lines"),
         pytest.param(VERSION + disconnect(b"\r" + REFUSAL), id="over-the-line"),
         pytest.param(VERSION + disconnect(FAR), id="cut"),
-        pytest.param(VERSION + shown(REFUSAL) + disconnect(LINES), id="message"),
+        pytest.param(VERSION + quoted(REFUSAL) + disconnect(LINES), id="message"),
         pytest.param(VERSION + offer(kex=LINES), id="kex"),
         pytest.param(VERSION + offer(host_key=LINES), id="host-key"),
         pytest.param((REFUSAL + b"\r\n") * 3, id="banner"),
@@ -98,13 +98,13 @@ def ask(directory: pathlib.Path, port: int, host_key: str) -> str:
         pytest.param(REFUSAL * 200, id="long-line"),
     ],
 )
-def test_who_has_no_key_is_not_the_guest_whatever_he_says(tmp_path: pathlib.Path, said: bytes) -> None:
+def test_who_has_no_key_is_not_the_guest_whatever_he_says(tmp_path: pathlib.Path, output: bytes) -> None:
     with listening() as server:
 
         def speak() -> None:
             peer = server.accept()[0]
             with peer, contextlib.suppress(OSError):
-                peer.sendall(said)
+                peer.sendall(output)
                 peer.shutdown(socket.SHUT_WR)
                 while peer.recv(4096):
                     pass
@@ -126,9 +126,9 @@ def openssh(directory: pathlib.Path, port: int) -> tuple[list[str], str]:
 
 def dropbear(directory: pathlib.Path, port: int) -> tuple[list[str], str]:
     """The one of small guests."""
-    words = ["dropbearkey", "-t", "ed25519", "-f", str(directory / "key")]
-    said = subprocess.run(words, check=True, timeout=60, capture_output=True, text=True).stdout
-    public = next(line for line in said.splitlines() if line.startswith("ssh-ed25519 "))
+    arguments = ["dropbearkey", "-t", "ed25519", "-f", str(directory / "key")]
+    output = subprocess.run(arguments, check=True, timeout=60, capture_output=True, text=True).stdout
+    public = next(line for line in output.splitlines() if line.startswith("ssh-ed25519 "))
     return ["/usr/sbin/dropbear", "-F", "-E", "-p", f"{ADDRESS}:{port}", "-r", f"{directory}/key", "-P", "/dev/null"], (
         public
     )
@@ -141,8 +141,8 @@ def serving(make: t.Callable[[pathlib.Path, int], tuple[list[str], str]], place:
         port = free.getsockname()[1]
     command, host_key = make(place, port)
     script = 'mount -t tmpfs -o mode=755 tmpfs /run && mkdir -m 755 /run/sshd && exec "$@"'
-    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "-m", "--propagation", "private", "sh", "-c", script, "-"]
-    with subprocess.Popen([*words, *command], stderr=subprocess.DEVNULL) as server:
+    arguments = ["setpriv", "--pdeathsig", "KILL", "unshare", "-m", "--propagation", "private", "sh", "-c", script, "-"]
+    with subprocess.Popen([*arguments, *command], stderr=subprocess.DEVNULL) as server:
         try:
             until = time.monotonic() + PATIENCE_S
             while time.monotonic() < until and server.poll() is None:

@@ -46,7 +46,7 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 def test_guests_without_any_are_not_asked(node: Node) -> None:
     node.guest(0, has=False)
     node.make()
-    assert node.told == {}
+    assert node.reported == {}
 
 
 def test_every_guest_is_told_to_begin_and_for_how_long(
@@ -56,12 +56,12 @@ def test_every_guest_is_told_to_begin_and_for_how_long(
     node.guest(0)
     node.guest(1)
     node.make(60.9)
-    assert set(node.told) == {"vn1-1", "vn1-2"}
+    assert set(node.reported) == {"vn1-1", "vn1-2"}
     (tmp_path / "program").write_text('#!/bin/sh\necho "$1 $PBS_JOBID $PBS_NODEFILE $VTORQUE_RANK"\n')
     (tmp_path / "program").chmod(0o755)
-    order = node.told["vn1-2"].replace(user_additions.PROGRAM, str(tmp_path / "program"))
-    said = subprocess.run(["/bin/sh"], input=order, capture_output=True, text=True, check=True).stdout
-    assert said == "55 72[1].head /var/spool/torque/aux/72[1].head 1\n"
+    order = node.reported["vn1-2"].replace(user_additions.PROGRAM, str(tmp_path / "program"))
+    output = subprocess.run(["/bin/sh"], input=order, capture_output=True, text=True, check=True).stdout
+    assert output == "55 72[1].head /var/spool/torque/aux/72[1].head 1\n"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_libvirt_that_is_silent_is_a_trouble_and_virtualisation_cannot_be_told_t
 
 
 @pytest.mark.parametrize(
-    ("usual", "offered", "kvm", "words"),
+    ("usual", "offered", "kvm", "message"),
     [
         (("kvm", "x86_64"), BOTH, "", ""),
         (("kvm", "x86_64"), BOTH, "/dev/kvm is missing", "/dev/kvm is missing"),
@@ -111,13 +111,13 @@ def test_libvirt_that_is_silent_is_a_trouble_and_virtualisation_cannot_be_told_t
     ],
 )
 def test_virtualisation_is_tested_for_what_the_sites_jobs_use(
-    node: Node, usual: tuple[str, str], offered: Capabilities, kvm: str, words: str
+    node: Node, usual: tuple[str, str], offered: Capabilities, kvm: str, message: str
 ) -> None:
     node.offers(offered)
     node.settings = dataclasses.replace(node.settings, hypervisor_default=usual[0], arch_default=usual[1])
     node.patch.setattr(causes, "kvm_usable", lambda _arch, _offered: kvm)
     found = node.troubles("virtualisation")
-    assert [words in word and word.startswith("virtualisation") for word in found] == ([True] if words else [])
+    assert [message in word and word.startswith("virtualisation") for word in found] == ([True] if message else [])
 
 
 def test_bridge_that_is_down_or_gone_is_a_trouble(node: Node) -> None:
@@ -175,15 +175,17 @@ def test_disk_that_takes_nothing_is_a_trouble(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("program", "message"),
     [("/usr/bin/no-such-program", "No such file"), ("/usr/bin/false", "status 1"), ("/etc/passwd", "Permission")],
 )
 @pytest.mark.parametrize("tool", ["qemu_img", "ssh", "flock"])
-def test_program_that_is_missing_or_does_not_run_is_a_trouble(node: Node, tool: str, program: str, words: str) -> None:
+def test_program_that_is_missing_or_does_not_run_is_a_trouble(
+    node: Node, tool: str, program: str, message: str
+) -> None:
     settings = dataclasses.replace(node.settings, **{tool: pathlib.Path(program)})
     (fault,) = causes.troubles(settings, "programs")
     assert fault.cause == "programs"
-    assert words in str(fault)
+    assert message in str(fault)
 
 
 def test_program_of_private_networks_is_one_where_the_site_has_such(

@@ -55,7 +55,7 @@ def test_directory_of_logs_that_cannot_be_written_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("file", "words"),
+    ("file", "message"),
     [
         ("none/site.log", "none is missing"),
         ("mountinfo/site.log", "mountinfo is no directory"),
@@ -64,14 +64,14 @@ def test_directory_of_logs_that_cannot_be_written_is_reported(
     ],
 )
 def test_file_of_the_site_that_gets_no_line_is_reported(
-    settings: NodeSettings, mounts: pathlib.Path, file: str, words: str
+    settings: NodeSettings, mounts: pathlib.Path, file: str, message: str
 ) -> None:
     (settings.state_dir / "link").symlink_to("elsewhere")
     own = dataclasses.replace(settings, log=LogSettings(file=settings.state_dir / file))
     finding = log_places.check_log(own, mounts)
     assert (finding.state, finding.remedy != "") == ("warn", True)
     assert "log_file" in finding.problem
-    assert words in finding.problem
+    assert message in finding.problem
 
 
 def test_file_of_the_site_on_a_server_is_reported(

@@ -121,24 +121,24 @@ def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
 
 def test_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node: Node) -> None:
     """And nothing is written on her own node, whatever directory is there."""
-    told = node.settings.run_dir / "told"
+    report = node.settings.run_dir / "told"
     # the first is there with all that it says, or not at all
     command = [
         "/bin/sh", "-c",
-        f"cat >{told}.$$; if [ -e {told} ]; then cat {told}.$$ >>{told}; else mv {told}.$$ {told}; fi\n"
+        f"cat >{report}.$$; if [ -e {report} ]; then cat {report}.$$ >>{report}; else mv {report}.$$ {report}; fi\n"
         """echo '{"ok":true}'""",
     ]  # fmt: skip
     node.open_log()
     client.present(node.part(2), node.settings, node.soon(), tell=command)
     node.wait_for_words("watches the guests")
     (node.hypervisor.place / "vcn1-2.xml").unlink()
-    assert node.wait_for(told) == {
+    assert node.wait_for(report) == {
         "version": 1, "do": "lost", "job_id": "7.head", "start": 1, "node": "cn1", "guest": "vcn1-2",
         "reason": "it was destroyed", "console": "Linux version 6.1",
     }  # fmt: skip
     (node.hypervisor.place / "vcn1-1.xml").unlink()
     node.wait_for_words("guest vcn1-1 is lost")
-    assert len(told.read_text().splitlines()) == 1
+    assert len(report.read_text().splitlines()) == 1
     assert not (node.run_directory / "lost.json").exists()
 
 

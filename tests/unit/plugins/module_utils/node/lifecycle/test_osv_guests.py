@@ -183,9 +183,9 @@ class TestLauncher:
             ["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", target, source, "-ldl"], check=True
         )
 
-    def call(self, launcher: pathlib.Path, *words: str) -> tuple[int, str]:
+    def call(self, launcher: pathlib.Path, *arguments: str) -> tuple[int, str]:
         done = subprocess.run(
-            ["/usr/bin/python3", "-c", CALL, str(launcher), *words], env={"WHO": "alice"},
+            ["/usr/bin/python3", "-c", CALL, str(launcher), *arguments], env={"WHO": "alice"},
             stdout=subprocess.PIPE, check=False, timeout=60,
         )  # fmt: skip
         return done.returncode, done.stdout.decode()
@@ -195,17 +195,17 @@ class TestLauncher:
     ) -> None:
         (tmp_path / "program.c").write_text(PROGRAM)
         self.compile(tmp_path / "program.c", tmp_path / "program.so")
-        said = self.call(launcher, "run", "0af", str(tmp_path / "program.so"), "a b", "37")
-        assert said == (37, "vtorque-0af-begin\n3 a b alicevtorque-0af-end exit 37\n")
+        output = self.call(launcher, "run", "0af", str(tmp_path / "program.so"), "a b", "37")
+        assert output == (37, "vtorque-0af-begin\n3 a b alicevtorque-0af-end exit 37\n")
 
     def test_what_is_no_program_is_said(self, launcher: pathlib.Path) -> None:
-        status, said = self.call(launcher, "run", "0af", "/nothing.so")
+        status, output = self.call(launcher, "run", "0af", "/nothing.so")
         assert status == 1
-        assert said.startswith("vtorque-0af-begin\nvtorque-0af-end broken /nothing.so: ")
+        assert output.startswith("vtorque-0af-begin\nvtorque-0af-end broken /nothing.so: ")
 
     def test_it_says_where_the_guest_is_and_lets_the_node_know(self, launcher: pathlib.Path) -> None:
-        said = self.call(launcher, "announce", "0af", "127.0.0.1")
-        assert said == (0, "vtorque-ready 0af 127.0.0.1\n")
-        status, words = self.call(launcher, "announce", "0af", "nowhere")
+        output = self.call(launcher, "announce", "0af", "127.0.0.1")
+        assert output == (0, "vtorque-ready 0af 127.0.0.1\n")
+        status, arguments = self.call(launcher, "announce", "0af", "nowhere")
         assert status == 1
-        assert words.startswith("vtorque-failed 0af network: ")
+        assert arguments.startswith("vtorque-failed 0af network: ")

@@ -74,8 +74,8 @@ def test_answer_is_of_the_form_that_crosses_the_wire(node: Node) -> None:
 
 def test_every_guest_has_a_word_and_an_instance_of_its_own(node: Node) -> None:
     node.present(node.part(2))
-    assert len({told.token for told in node.seeds}) == 2
-    assert len({told.instance_id for told in node.seeds}) == 2
+    assert len({report.token for report in node.seeds}) == 2
+    assert len({report.instance_id for report in node.seeds}) == 2
 
 
 def test_second_present_finds_its_guests_and_answers_the_same(node: Node) -> None:
@@ -177,8 +177,8 @@ def test_absent_leaves_nothing_but_the_console(node: Node) -> None:
     assert removed == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []
     assert present_absent.left(node.settings) == ()
-    kept = node.settings.record_dir(JOB, 1) / "vcn1-1.console.log"
-    assert kept.read_text() == "Linux version 6.1\n"
+    stored = node.settings.record_dir(JOB, 1) / "vcn1-1.console.log"
+    assert stored.read_text() == "Linux version 6.1\n"
     assert {"52:54:00:01:02:01", "52:54:00:01:02:02"} in node.flushed
 
 
@@ -331,7 +331,7 @@ def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "settings", "fault", "words"),
+    ("changes", "settings", "fault", "message"),
     [
         ({"hypervisor": "kvm"}, {}, NodeFault, "no usable virtualisation"),
         ({"hypervisor": "kvm"}, {"hypervisor_default": "qemu"}, UserFault, "no usable virtualisation.*hypervisor=qemu"),
@@ -350,10 +350,10 @@ def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
     ],
 )
 def test_present_of_an_impossible_part_leaves_nothing(
-    node: Node, changes: dict[str, t.Any], settings: dict[str, t.Any], fault: type[VTorqueError], words: str
+    node: Node, changes: dict[str, t.Any], settings: dict[str, t.Any], fault: type[VTorqueError], message: str
 ) -> None:
     node.settings = dataclasses.replace(node.settings, **settings)
-    with pytest.raises(fault, match=words) as caught:
+    with pytest.raises(fault, match=message) as caught:
         node.present(node.part(**changes))
     assert caught.value.__class__ is fault
     assert node.things == []

@@ -40,13 +40,13 @@ def at(node: Node, step: str, happens: t.Callable[[], None], *, after: bool = Fa
     calls: list[int] = []
 
     def wrap(real: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
-        def changed(*words: t.Any, **more: t.Any) -> t.Any:
+        def changed(*arguments: t.Any, **more: t.Any) -> t.Any:
             calls.append(1)
             second = name in ("make_overlay", "write_iso", "render_xml", "create")
             hit = is_builder() and len(calls) == (2 if second else 1)
             if hit and not after:
                 happens()
-            result = real(*words, **more)
+            result = real(*arguments, **more)
             if hit and after:
                 happens()
             return result
@@ -55,8 +55,8 @@ def at(node: Node, step: str, happens: t.Callable[[], None], *, after: bool = Fa
 
     if name == "Domains":
 
-        def connect(*words: t.Any, **more: t.Any) -> t.Any:
-            connection = node.hypervisor.connect(*words, **more)
+        def connect(*arguments: t.Any, **more: t.Any) -> t.Any:
+            connection = node.hypervisor.connect(*arguments, **more)
             connection.create = wrap(connection.create)  # type: ignore[method-assign]
             return connection
 
@@ -117,9 +117,9 @@ def test_worker_writes_in_the_jobs_log(node: Node) -> None:
 def test_worker_looks_for_circles_though_its_caller_did_without(node: Node) -> None:
     real = monitor.Watching.run
 
-    def run(watching: monitor.Watching, *words: t.Any) -> str:
+    def run(watching: monitor.Watching, *arguments: t.Any) -> str:
         worker.log(f"looks: {gc.isenabled()}")
-        return real(watching, *words)
+        return real(watching, *arguments)
 
     node.open_log()
     node.patch.setattr(monitor.Watching, "run", run)
@@ -217,7 +217,7 @@ def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it
     """What was first is told; what stays is there for the epilogue to take."""
     real = getattr(present_absent, removal)
 
-    def removing(*words: t.Any, **more: t.Any) -> t.Any:
+    def removing(*arguments: t.Any, **more: t.Any) -> t.Any:
         raise RuntimeError("not ours")
 
     def fail() -> None:
@@ -400,9 +400,9 @@ def test_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node)
     assert lock.take_now()
     mark, real = node.settings.pool.parent / "waits", start_lock.Lock.take
 
-    def take(waiting: start_lock.Lock, *words: t.Any, **how: t.Any) -> None:
+    def take(waiting: start_lock.Lock, *arguments: t.Any, **how: t.Any) -> None:
         mark.touch()
-        real(waiting, *words, **how)
+        real(waiting, *arguments, **how)
 
     node.patch.setattr(start_lock.Lock, "take", take)
     asked = node.ask()
@@ -417,9 +417,9 @@ def test_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node)
 def test_worker_whose_lock_was_taken_away_does_not_stay(node: Node) -> None:
     """Between the lock that it holds alone and the one that it shares another may have come in."""
 
-    def wait(*words: t.Any, **how: t.Any) -> dict[str, str]:
+    def wait(*arguments: t.Any, **how: t.Any) -> dict[str, str]:
         node.lock.unlink()
-        return node.wait(*words, **how)
+        return node.wait(*arguments, **how)
 
     node.patch.setattr(build, "wait_ready", wait)
     with pytest.raises(VTorqueError, match="is over"):
@@ -432,8 +432,8 @@ def test_guests_of_a_start_that_is_over_are_no_answer(node: Node) -> None:
     """Although they were ready when its word came."""
     real = start_lock.Lock.take
 
-    def take(sharing: start_lock.Lock, *words: t.Any, **how: t.Any) -> None:
-        real(sharing, *words, **how)
+    def take(sharing: start_lock.Lock, *arguments: t.Any, **how: t.Any) -> None:
+        real(sharing, *arguments, **how)
         start_lock.bury(node.settings, "7.head.1")
 
     node.patch.setattr(start_lock.Lock, "take", take)

@@ -175,7 +175,7 @@ def test_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pathli
 
 
 @pytest.mark.parametrize(
-    ("body", "within_s", "words"),
+    ("body", "within_s", "message"),
     [
         ("echo 10.77.1.3; exit 3", 30, "status 3"),
         ("echo unknown node", 30, "no address"),
@@ -184,9 +184,9 @@ def test_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pathli
     ],
 )
 def test_static_map_that_gives_no_address_is_the_sites_fault(
-    tmp_path: pathlib.Path, body: str, within_s: float, words: str
+    tmp_path: pathlib.Path, body: str, within_s: float, message: str
 ) -> None:
-    with pytest.raises(SiteFault, match=words):
+    with pytest.raises(SiteFault, match=message):
         addresses.ask_static_map(script(tmp_path, body), "cn1", 1, 1, Deadline.after(within_s))
 
 

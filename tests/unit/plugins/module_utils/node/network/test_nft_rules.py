@@ -37,20 +37,20 @@ def settings(tmp_path: pathlib.Path) -> t.Iterator[NodeSettings]:
     subprocess.run(["/usr/sbin/ip", "netns", "del", name], check=True, timeout=20)
 
 
-def shown(settings: NodeSettings) -> str:
+def listed(settings: NodeSettings) -> str:
     """All rules, as the kernel has them."""
     done = subprocess.run([settings.nft, "list", "ruleset"], capture_output=True, text=True, check=True, timeout=20)
     return done.stdout
 
 
 def chain(settings: NodeSettings, name: str) -> str:
-    found = re.search(rf"chain {name} {{\n(.*?)\n\t}}", shown(settings), re.DOTALL)
+    found = re.search(rf"chain {name} {{\n(.*?)\n\t}}", listed(settings), re.DOTALL)
     assert found
     return found[1]
 
 
 def elements(settings: NodeSettings, name: str) -> str:
-    found = re.search(rf"set {name} {{[^}}]*elements = {{ (.*?) }}", shown(settings), re.DOTALL)
+    found = re.search(rf"set {name} {{[^}}]*elements = {{ (.*?) }}", listed(settings), re.DOTALL)
     assert found
     return " ".join(found[1].split())
 
@@ -60,13 +60,13 @@ def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> N
     for _again in range(2):
         nft_rules.hold([FIRST, SECOND], WHOM, settings)
         assert nft_rules.held(settings) == ("vtq1", "vtq2")
-    assert shown(settings).count("iifname vmap @guests") == 1
+    assert listed(settings).count("iifname vmap @guests") == 1
     assert nft_rules.let_go(["vtq1", "vtq7"], settings) == ("vtq1",)
     assert nft_rules.let_go(["vtq1"], settings) == ()
     assert nft_rules.held(settings) == ("vtq2",)
-    assert "vtq1" not in shown(settings)
+    assert "vtq1" not in listed(settings)
     assert nft_rules.let_go(["vtq2"], settings) == ("vtq2",)
-    assert "vtq" not in shown(settings).replace("vtorque", "")
+    assert "vtq" not in listed(settings).replace("vtorque", "")
 
 
 def test_removal_after_a_flush_of_all_rules_succeeds(settings: NodeSettings) -> None:
@@ -90,7 +90,7 @@ def test_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
     for _again in range(2):
         nft_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
         assert set(elements(settings, "vtq1_own").split(", ")) == {"0.0.0.0", "10.77.0.100"}
-        assert "add @vtq1_own" not in shown(settings)
+        assert "add @vtq1_own" not in listed(settings)
     # everybody's last rule
     assert its_rules.endswith("goto vtq1_dropped")
     assert re.search(r"counter packets \d+ bytes \d+ drop$", chain(settings, "vtq1_dropped"))
@@ -128,11 +128,11 @@ for to, protocol, port in (line.split() for line in sys.stdin):
 def on_the_bridge(settings: NodeSettings) -> list[str]:
     """A guest's network device, with the guest's end of it; returns the words of a command that runs beside them."""
     inside = [*settings.nft.read_text().splitlines()[1].split()[1:5]]
-    for words in (
+    for message in (
         "link add br0 type bridge", "link add vtq1 type veth peer name guest", "link set vtq1 master br0",
         "link set br0 up", "link set vtq1 up", "link set guest up",
     ):  # fmt: skip
-        subprocess.run([*inside, "/usr/sbin/ip", *words.split()], check=True, timeout=20)
+        subprocess.run([*inside, "/usr/sbin/ip", *message.split()], check=True, timeout=20)
     wait_until_forwarding(inside, "vtq1")
     return inside
 
@@ -160,7 +160,7 @@ def test_refused_connections_of_a_guest_are_reported_when_it_is_gone(settings: N
     dropped = len(sent) - 2
     deadline = Deadline.after(60)  # the kernel may be late
     while f"counter packets {dropped} " not in chain(settings, "vtq1_dropped"):
-        assert not deadline.passed, shown(settings)
+        assert not deadline.passed, listed(settings)
     places = "10.77.0.1 tcp 22, 10.8.1.1 tcp 27000, 10.8.2.0 udp 514"
     gone = nft_rules.let_go(["vtq1", "vtq2"], settings)
     assert gone == (f"vtq1 (it was not let go to {places} and {nft_rules.KEPT - 3} more)", "vtq2")
@@ -196,8 +196,8 @@ def frame(kind: str, payload: str, to: str = "ff" * 6) -> str:
 def packet(protocol: int, payload: str, to: str, *, fragment: str = "0000", own: str = OWN_IP) -> str:
     """An IPv4 packet in a frame; without its checksum a bridge passes none on (`ip_mc_check_igmp`)."""
     head = f"4500{20 + len(payload) // 2:04x}0001{fragment}40{protocol:02x}%04x{own}{to}"
-    words = struct.unpack("!10H", bytes.fromhex(head % 0))
-    return frame("0800", head % (~(sum(words) % 0xFFFF) & 0xFFFF) + payload)
+    arguments = struct.unpack("!10H", bytes.fromhex(head % 0))
+    return frame("0800", head % (~(sum(arguments) % 0xFFFF) & 0xFFFF) + payload)
 
 
 def question(mac: str) -> str:
@@ -207,8 +207,8 @@ def question(mac: str) -> str:
 
 def answer(mac: str, address: str, *, op: str = "02", ports: str = "00430044") -> str:
     """Of a server of addresses, to everybody: this one is for this MAC address."""
-    told = f"{op}010600" + "00" * 12 + address + "00" * 8 + mac + "00" * 230
-    return ("ff" * 6) + "525400000a0a" + "0800" + packet(17, f"{ports}0108" + "0000" + told, ALL, own="0a4d0001")[28:]
+    report = f"{op}010600" + "00" * 12 + address + "00" * 8 + mac + "00" * 230
+    return ("ff" * 6) + "525400000a0a" + "0800" + packet(17, f"{ports}0108" + "0000" + report, ALL, own="0a4d0001")[28:]
 
 
 def neighbour(mac: str, address: str) -> str:
@@ -272,7 +272,7 @@ def passed(settings: NodeSettings) -> t.Callable[[t.Iterable[str]], int]:
             if last == rounds:
                 before, now = others, others - before
                 return now
-            assert not deadline.passed, shown(settings)
+            assert not deadline.passed, listed(settings)
 
     return send
 
@@ -294,13 +294,13 @@ def test_nobody_is_answered_as_by_a_server_of_addresses_wherever_a_guest_may_sen
     nft_rules.hold([FIRST], WHOM, settings)
     addresses = ["10.77.0.100", "10.77.0.101"]
     nft_rules.admit([FIRST._replace(address=addresses[0])], addresses, ["10.77.0.12"], settings)
-    told = "0108" + "0000" + "02010600" + "00" * 12 + "0a4d0002" + "00" * 8 + OTHER + "00" * 230
-    assert passed([packet(17, "00430045" + told, to)]) == 1
+    report = "0108" + "0000" + "02010600" + "00" * 12 + "0a4d0002" + "00" * 8 + OTHER + "00" * 230
+    assert passed([packet(17, "00430045" + report, to)]) == 1
     for ports in ("00430044", "9c400044"):
-        assert passed([packet(17, ports + told, to)]) == 0
-    assert passed([packet(17, "00430044" + told, to, fragment="0001")]) == 0
+        assert passed([packet(17, ports + report, to)]) == 0
+    assert passed([packet(17, "00430044" + report, to, fragment="0001")]) == 0
     # a part of something else
-    assert passed([packet(17, "9c400044" + told, to, fragment="0001")]) == 1
+    assert passed([packet(17, "9c400044" + report, to, fragment="0001")]) == 1
 
 
 def hear(settings: NodeSettings, sender: str, frames: t.Iterable[str]) -> None:
@@ -316,9 +316,9 @@ def test_before_an_address_is_proven_a_guest_is_whom_it_was_told_to_be(
 ) -> None:
     """An own image of a user's may be hostile from its first instruction on."""
     inside = [*settings.nft.read_text().splitlines()[1].split()[1:5]]
-    for words in ("link add port type veth peer name outside", "link set port master br0", "link set port up",
+    for message in ("link add port type veth peer name outside", "link set port master br0", "link set port up",
                   "link set outside up"):  # fmt: skip
-        subprocess.run([*inside, "/usr/sbin/ip", *words.split()], check=True, timeout=20)
+        subprocess.run([*inside, "/usr/sbin/ip", *message.split()], check=True, timeout=20)
     wait_until_forwarding(inside, "port")
     nft_rules.hold([FIRST, SECOND], WHOM, settings)
     itself, another = neighbour(OWN, OWN_IP), neighbour(OWN, ANOTHERS_IP)
@@ -332,7 +332,7 @@ def test_before_an_address_is_proven_a_guest_is_whom_it_was_told_to_be(
     hear(settings, sender, [answer(OWN, OWN_IP)])
     deadline = Deadline.after(60)  # it comes by another port than what is sent next
     while "10.77.0.100" not in elements(settings, "vtq1_own"):
-        assert not deadline.passed, shown(settings)
+        assert not deadline.passed, listed(settings)
     assert passed([itself, packet(6, segment(0x10, 7000), "0a080101")]) == 2
     assert passed([another, borrowed]) == 0
     nft_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
@@ -350,20 +350,20 @@ def test_guests_that_were_made_before_their_addresses_were_learned_go_too(settin
         "delete map bridge vtorque answered",
         "delete chain bridge vtorque vtq1_answers",
     )
-    for words in older:
-        subprocess.run([settings.nft, words], check=True, timeout=20)
+    for arguments in older:
+        subprocess.run([settings.nft, arguments], check=True, timeout=20)
     nft_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
     assert nft_rules.let_go(["vtq1"], settings) == ("vtq1",)
-    assert "vtq" not in shown(settings).replace("vtorque", "")
+    assert "vtq" not in listed(settings).replace("vtorque", "")
 
 
 def test_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:
     nft_rules.check(settings)
-    assert shown(settings) == ""
+    assert listed(settings) == ""
     nft_rules.hold([FIRST], WHOM, settings)
-    before = shown(settings)
+    before = listed(settings)
     nft_rules.check(settings)
-    assert shown(settings) == before
+    assert listed(settings) == before
 
 
 def test_kernel_that_takes_no_rules_of_a_bridge_is_seen(settings: NodeSettings) -> None:
@@ -379,8 +379,8 @@ def test_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.P
     broken.chmod(0o755)
     for nft, why in ((broken, "Operation not supported"), (tmp_path / "none", "No such file")):
         node = NodeSettings("cn1", 1, run_dir=tmp_path / "run", nft=nft)
-        with pytest.raises(NodeFault, match=why) as told:
+        with pytest.raises(NodeFault, match=why) as report:
             nft_rules.hold([FIRST], WHOM, node)
-        assert told.value.cause == "programs"
+        assert report.value.cause == "programs"
         with pytest.raises(NodeFault, match=why):
             nft_rules.check(node)

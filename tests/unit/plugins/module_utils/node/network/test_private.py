@@ -94,8 +94,8 @@ class Nodes:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def ip(self, place: int, words: str) -> None:
-        self.run(place, "/usr/sbin/ip", *words.split())
+    def ip(self, place: int, message: str) -> None:
+        self.run(place, "/usr/sbin/ip", *message.split())
 
     def call(self, do: str, key: str, place: int) -> t.Any:
         directory = self._directory / str(place)
@@ -123,9 +123,9 @@ class Nodes:
         self.ip(place, f"link set {end} up")
         return end
 
-    def send(self, key: str, place: int, words: str, to: str = ALL, own: str = "") -> None:
+    def send(self, key: str, place: int, message: str, to: str = ALL, own: str = "") -> None:
         own = own or private.mac_of(place, 1)
-        self.run(place, sys.executable, "-c", SEND, f"end{key[0]}", to, own, words)
+        self.run(place, sys.executable, "-c", SEND, f"end{key[0]}", to, own, message)
 
     @contextlib.contextmanager
     def hearing(self, place: int, *devices: str) -> t.Iterator[t.Callable[[str], list[str]]]:

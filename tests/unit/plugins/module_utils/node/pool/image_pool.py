@@ -47,8 +47,8 @@ def spoil(file: pathlib.Path, content: bytes = b"evil") -> None:
 def settings_for(place: pathlib.Path, **more: t.Any) -> NodeSettings:
     """A node whose directories are here."""
     (place / "pool").mkdir(mode=0o755, exist_ok=True)
-    kept = {"pool": place / "pool", "state_dir": place / "state", "run_dir": place / "run", "cache_bytes": 1 << 30}
-    return NodeSettings(node_name="cn1", node_number=1, **{**kept, **more})
+    stored = {"pool": place / "pool", "state_dir": place / "state", "run_dir": place / "run", "cache_bytes": 1 << 30}
+    return NodeSettings(node_name="cn1", node_number=1, **{**stored, **more})
 
 
 def find(settings: NodeSettings, name: str = "tiny@1") -> images.Image:

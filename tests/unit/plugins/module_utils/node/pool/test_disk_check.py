@@ -93,7 +93,7 @@ def test_tables_that_lead_everywhere_are_found(image_pool: ImagePool, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("content", "more", "words"),
+    ("content", "more", "message"),
     [
         (b"\0" * 4096, {}, "no qcow2"),
         (b"\0" * 4096, {"format": "qcow2"}, "is raw, not qcow2"),
@@ -102,10 +102,10 @@ def test_tables_that_lead_everywhere_are_found(image_pool: ImagePool, tmp_path: 
     ],
 )
 def test_disk_that_the_site_does_not_want(
-    tmp_path: pathlib.Path, content: bytes, more: dict[str, t.Any], words: str
+    tmp_path: pathlib.Path, content: bytes, more: dict[str, t.Any], message: str
 ) -> None:
     (tmp_path / "disk").write_bytes(content)
-    with pytest.raises(ImageFault, match=words):
+    with pytest.raises(ImageFault, match=message):
         checked(tmp_path / "disk", **more)
 
 

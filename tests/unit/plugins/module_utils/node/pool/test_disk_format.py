@@ -26,8 +26,8 @@ from .fuzz import examples
 MIB = 1 << 20
 
 
-def qemu_img(*words: object) -> None:
-    subprocess.run(["qemu-img", *map(str, words)], check=True, capture_output=True, timeout=60)
+def qemu_img(*arguments: object) -> None:
+    subprocess.run(["qemu-img", *map(str, arguments)], check=True, capture_output=True, timeout=60)
 
 
 class Shown(bytes):
@@ -82,7 +82,7 @@ def test_other_formats_are_refused_with_the_way_to_convert_them(
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"LUKS\xba\xbe" + bytes(506), "convert"),
@@ -97,8 +97,8 @@ def test_other_formats_are_refused_with_the_way_to_convert_them(
         (b"QFI\xfb\0\0\0\3" + bytes(40), "cut off"),
     ],
 )  # fmt: skip
-def test_file_that_is_no_disk_is_refused_with_its_kind(content: bytes, words: str) -> None:
-    assert words in refused(content)
+def test_file_that_is_no_disk_is_refused_with_its_kind(content: bytes, message: str) -> None:
+    assert message in refused(content)
 
 
 def number(at: int, form: str, value: int) -> t.Callable[[bytearray], None]:
@@ -106,7 +106,7 @@ def number(at: int, form: str, value: int) -> t.Callable[[bytearray], None]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "message"),
     [
         (number(4, ">I", 1), "old format qcow"),
         (number(4, ">I", 4), "version 4"),
@@ -145,11 +145,11 @@ def number(at: int, form: str, value: int) -> t.Callable[[bytearray], None]:
     ],
 )  # fmt: skip
 def test_a_header_that_names_other_files_or_cannot_be_is_refused(
-    good: bytes, spoil: t.Callable[[bytearray], None], words: str
+    good: bytes, spoil: t.Callable[[bytearray], None], message: str
 ) -> None:
     content = bytearray(good)
     spoil(content)
-    assert words in refused(bytes(content))
+    assert message in refused(bytes(content))
 
 
 def test_qcow2_that_ends_before_its_tables_is_cut_off(good: bytes) -> None:

@@ -83,10 +83,10 @@ def looked(path: pathlib.Path, **more: t.Any) -> DiskHeader | None:
     return None
 
 
-def qemu_says(path: pathlib.Path, *words: str) -> dict[str, t.Any]:
+def qemu_says(path: pathlib.Path, *arguments: str) -> dict[str, t.Any]:
     """What qemu-img takes a file for; {}: for nothing."""
     with contextlib.suppress(ImageFault):
-        argv = [disk_check.QEMU_IMG, "info", "--output=json", *words, path]
+        argv = [disk_check.QEMU_IMG, "info", "--output=json", *arguments, path]
         return t.cast("dict[str, t.Any]", json.loads(disk_check.run_qemu_img(argv, Deadline.after(SOON), ImageFault)))
     return {}
 
@@ -127,8 +127,8 @@ def test_image_accepted_as_raw_is_raw_to_qemu(
 ) -> None:
     content = bytearray(sectors * SECTOR)
     at = mark[0] % len(content)
-    words = (mark[1] + more)[: len(content) - at]
-    content[at : at + len(words)] = words
+    arguments = (mark[1] + more)[: len(content) - at]
+    content[at : at + len(arguments)] = arguments
     for place, value in places:
         content[place] = value
     (tmp_path / "disk").write_bytes(content)
@@ -208,14 +208,14 @@ def test_no_name_leads_anywhere_but_into_the_pool(image_pool: ImagePool, name: s
     """Whoever is told a name: who adds, who deletes, who boots, and vsub."""
     known = images.list_names(image_pool.path)
     for rule in (found_by_guests, retire.entries, refused_or_new, asked_by_users):
-        entries, words = told(rule, name, image_pool.path)
-        assert words.isprintable()
+        entries, arguments = verdict_of(rule, name, image_pool.path)
+        assert arguments.isprintable()
         for entry in entries:
             assert entry in known
             assert entry.partition("@")[0].startswith(name.partition("@")[0])
 
 
-def told(rule: Rule, name: str, pool: pathlib.Path) -> tuple[tuple[str, ...], str]:
+def verdict_of(rule: Rule, name: str, pool: pathlib.Path) -> tuple[tuple[str, ...], str]:
     """Which entries of the pool a name means; or why it means none, as vmgr says it."""
     try:
         return rule(name, pool), ""

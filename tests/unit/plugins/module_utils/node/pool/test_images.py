@@ -57,7 +57,7 @@ def test_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(pool
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("tyni", "did you mean tiny?"),
         ("tiny@7", "tiny@10"),
@@ -69,11 +69,11 @@ def test_file_without_a_record_has_the_format_of_its_name_whatever_it_holds(pool
     ],
 )
 def test_image_that_is_not_there_is_the_users_fault_with_the_nearest_name(
-    pool: pathlib.Path, name: str, words: str
+    pool: pathlib.Path, name: str, message: str
 ) -> None:
     with pytest.raises(errors.UserFault) as caught:
         find(name, pool)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def link_out_of_the_pool(pool: ImagePool) -> None:

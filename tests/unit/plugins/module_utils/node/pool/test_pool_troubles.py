@@ -76,9 +76,9 @@ print(image.name, image_copy.verify(image), image.path.read_bytes() == pathlib.P
 """
 
 
-def program(text: str, *words: object, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def program(text: str, *arguments: object, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*before, sys.executable, "-c", MADE + text, *map(str, words)], text=True,
+        [*before, sys.executable, "-c", MADE + text, *map(str, arguments)], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
 
@@ -98,6 +98,6 @@ def test_administrators_who_add_the_same_name_at_once_get_a_revision_each(tmp_pa
     for disk in disks:
         disk.write_bytes(os.urandom(1 << 20))
     running = [program(AT_ONCE, tmp_path / "pool", tmp_path, disk) for disk in disks]
-    said = [one.communicate(timeout=120) for one in running]
-    assert sorted(out for out, _err in said) == [f"debian12@{number} True True\n" for number in range(1, 5)], said
+    output = [one.communicate(timeout=120) for one in running]
+    assert sorted(out for out, _err in output) == [f"debian12@{number} True True\n" for number in range(1, 5)], output
     assert sorted(path.name for path in (tmp_path / "pool").iterdir()) == [f"debian12@{n}" for n in range(1, 5)]

@@ -43,8 +43,8 @@ def disk(image_pool: ImagePool, tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def publish(image_pool: ImagePool) -> Made:
     def call(name: str = "debian12", disk: pathlib.Path | None = None, **more: t.Any) -> images.Image:
-        said = {"distro": "debian", **more} if disk else more
-        wanted = revision.Wanted(name, disk, **{key: said[key] for key in said if key != "max_bytes"})
+        output = {"distro": "debian", **more} if disk else more
+        wanted = revision.Wanted(name, disk, **{key: output[key] for key in output if key != "max_bytes"})
         return publishing.publish(wanted, image_pool.path, owner_uid=ME, max_bytes=more.get("max_bytes", 0))
 
     return call
@@ -199,7 +199,7 @@ def found_again(image_pool: ImagePool, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "message"),
     [
         ({"distro": ""}, "of which distribution"),
         ({"distro": "Debian 12"}, "not of the form"),
@@ -218,10 +218,10 @@ def found_again(image_pool: ImagePool, name: str) -> None:
     ],
 )
 def test_publish_of_no_image_changes_nothing(
-    image_pool: ImagePool, publish: Made, disk: pathlib.Path, more: dict[str, t.Any], words: str
+    image_pool: ImagePool, publish: Made, disk: pathlib.Path, more: dict[str, t.Any], message: str
 ) -> None:
     before = everything(image_pool)
-    with pytest.raises(errors.VTorqueError, match=words):
+    with pytest.raises(errors.VTorqueError, match=message):
         publish(disk=disk, **more)
     assert everything(image_pool) == before
     assert sorted(path.name for path in image_pool.path.iterdir() if path.name.startswith(".")) == []
@@ -233,8 +233,13 @@ def test_disk_that_is_none_changes_nothing(image_pool: ImagePool, publish: Made,
     with (tmp_path / "bomb").open("wb") as stream:
         stream.truncate(1 << 43)
     before = everything(image_pool)
-    for name, words in (("hostile", "backing file"), ("garbage", "garbage"), ("bomb", "garbage"), ("none", "No such")):
-        with pytest.raises(errors.VTorqueError, match=words):
+    for name, arguments in (
+        ("hostile", "backing file"),
+        ("garbage", "garbage"),
+        ("bomb", "garbage"),
+        ("none", "No such"),
+    ):
+        with pytest.raises(errors.VTorqueError, match=arguments):
             publish(disk=tmp_path / name)
     with pytest.raises(errors.UserFault, match="in all"):
         publish(disk=tmp_path / "bomb", format="raw")
@@ -244,11 +249,11 @@ def test_disk_that_is_none_changes_nothing(image_pool: ImagePool, publish: Made,
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "message"),
     [(errno.ENOSPC, "free some space"), (errno.EROFS, "may write the pool"), (errno.EIO, "was not added")],
 )
 def test_disk_that_fails_leaves_the_pool_as_it_was(
-    image_pool: ImagePool, publish: Made, disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+    image_pool: ImagePool, publish: Made, disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
     def fail(*_words: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -256,7 +261,7 @@ def test_disk_that_fails_leaves_the_pool_as_it_was(
     before = everything(image_pool)
     monkeypatch.setattr(checksum, "_write", fail)
     monkeypatch.setattr(checksum, "_cloned", lambda *_files: False)
-    with pytest.raises(errors.SiteFault, match=words) as caught:
+    with pytest.raises(errors.SiteFault, match=message) as caught:
         publish(disk=disk)
     assert os.strerror(number) in str(caught.value)
     assert "nothing was changed" in str(caught.value)

@@ -67,7 +67,7 @@ def test_empty_recipe_is_a_recipe(place: pathlib.Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("pakages: []", "line 1: pakages: no such key; did you mean packages?"),
         ("runcmd: []", "line 1: runcmd: no such key; there are packages, files, commands"),
@@ -112,16 +112,16 @@ def test_empty_recipe_is_a_recipe(place: pathlib.Path, text: str) -> None:
         ("files: [{path: /etc/x, content: x}, {path: /etc/x/y, content: y}]", "/etc/x: is a file and the directory of"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(place: pathlib.Path, text: str, words: str) -> None:
+def test_what_is_wrong_is_named_with_its_line(place: pathlib.Path, text: str, message: str) -> None:
     (fault,) = faults(text, place)
-    assert words in fault
+    assert message in fault
 
 
 def test_everything_that_is_wrong_is_told_at_once(place: pathlib.Path) -> None:
     text = "pakages: [a]\nfiles:\n- {path: /bin/x, content: x, mod: '1', owner: joe}\ncommands: [a, '']\nusers: [joe]\n"
-    told = faults(text, place)
-    assert len(told) == 6
-    assert [fault.partition(":")[0] for fault in told] == ["line 1", "line 3", "line 3", "line 3", "line 4", "line 5"]
+    report = faults(text, place)
+    assert len(report) == 6
+    assert [fault.partition(":")[0] for fault in report] == ["line 1", "line 3", "line 3", "line 3", "line 4", "line 5"]
 
 
 @pytest.mark.parametrize("text", ["a: [", "\x00", "a: *b", "[" * 3000])
@@ -132,11 +132,11 @@ def test_recipe_that_is_no_yaml_is_refused(place: pathlib.Path, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"\xff", "no text in UTF-8"), (b"#" * (1 << 21), "more than 1024 KiB")]
+    ("content", "message"), [(b"\xff", "no text in UTF-8"), (b"#" * (1 << 21), "more than 1024 KiB")]
 )
-def test_recipe_file_that_cannot_be_read_is_refused(place: pathlib.Path, content: bytes, words: str) -> None:
+def test_recipe_file_that_cannot_be_read_is_refused(place: pathlib.Path, content: bytes, message: str) -> None:
     (place / "recipe.yml").write_bytes(content)
-    with pytest.raises(UserFault, match=words):
+    with pytest.raises(UserFault, match=message):
         recipe.read(place / "recipe.yml")
     with pytest.raises(UserFault, match="No such file"):
         recipe.read(place / "none.yml")

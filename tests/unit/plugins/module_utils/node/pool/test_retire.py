@@ -67,9 +67,9 @@ def test_unused_revision_is_removed_whole(image_pool: ImagePool, guests: pathlib
 def test_greatest_number_of_what_went_is_kept(image_pool: ImagePool, guests: pathlib.Path) -> None:
     for entry in ("tiny@2", "tiny@10", "tiny@9"):
         remove(entry, image_pool, guests)
-    kept = sorted(path.name for path in image_pool.path.glob(".retired.*"))
-    assert ".retired.tiny@10" in kept
-    assert ".retired.tiny@2" not in kept
+    stored = sorted(path.name for path in image_pool.path.glob(".retired.*"))
+    assert ".retired.tiny@10" in stored
+    assert ".retired.tiny@2" not in stored
 
 
 def test_image_that_nobody_believes_can_go(image_pool: ImagePool, guests: pathlib.Path) -> None:

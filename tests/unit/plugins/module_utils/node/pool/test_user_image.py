@@ -82,7 +82,7 @@ def test_another_name_or_place_is_no_change(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (("32M", "-b", "/etc/shadow", "-F", "raw", "-u"), "has a backing file"),
         (("32M", "-o", "data_file=other.raw"), "external file"),
@@ -90,16 +90,16 @@ def test_another_name_or_place_is_no_change(tmp_path: pathlib.Path) -> None:
         (("32M", "-o", "encrypt.format=aes,encrypt.key-secret=s", "--object", "secret,id=s,data=x"), "is encrypted"),
     ],
 )
-def test_hostile_qcow2_is_refused(tmp_path: pathlib.Path, options: tuple[str, ...], words: str) -> None:
+def test_hostile_qcow2_is_refused(tmp_path: pathlib.Path, options: tuple[str, ...], message: str) -> None:
     path = qcow2(tmp_path / "bad", *options)
     with pytest.raises(UserFault) as caught:
         user_image.look(str(path), MOST)
     assert caught.value.what == f"img={path}"
-    assert words in caught.value.why
+    assert message in caught.value.why
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (bytes(512), "no disk with a table of partitions"),
@@ -111,12 +111,12 @@ def test_hostile_qcow2_is_refused(tmp_path: pathlib.Path, options: tuple[str, ..
         (b"\x1f\x8b" + bytes(510), "packed (gzip)"),
     ],
 )
-def test_garbage_is_refused(tmp_path: pathlib.Path, content: bytes, words: str) -> None:
+def test_garbage_is_refused(tmp_path: pathlib.Path, content: bytes, message: str) -> None:
     path = tmp_path / "garbage"
     path.write_bytes(content)
     with pytest.raises(UserFault) as caught:
         user_image.look(str(path), MOST)
-    assert words in caught.value.why
+    assert message in caught.value.why
 
 
 def test_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:

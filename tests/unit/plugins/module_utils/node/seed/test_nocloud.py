@@ -82,8 +82,8 @@ def _accepted(value: dict[str, t.Any]) -> dict[str, str] | None:
 def test_every_character_comes_back_as_it_is(loader: t.Any) -> None:
     """In a text and in a key, between others."""
     texts = ["".join(EVERY_CHARACTER[start : start + 128]) for start in range(0, len(EVERY_CHARACTER), 128)]
-    told = {"texts": texts, "keys": dict.fromkeys(texts)}
-    assert yaml.load(nocloud.files_of(told, {}, None)["user-data"], Loader=loader) == told
+    report = {"texts": texts, "keys": dict.fromkeys(texts)}
+    assert yaml.load(nocloud.files_of(report, {}, None)["user-data"], Loader=loader) == report
 
 
 @settings(max_examples=100, deadline=None)
@@ -210,8 +210,8 @@ def test_number_where_cloud_init_takes_a_text_is_refused(files: t.Any, where: st
 
 
 def test_numbers_that_mean_the_same_are_taken() -> None:
-    told = {"runcmd": [["sleep", 10]], "write_files": [{"path": "/a", "permissions": 0o644}], "ssh_pwauth": False}
-    assert yaml.safe_load(nocloud.files_of(told, {}, {"version": 2, "mtu": 9000})["user-data"]) == told
+    report = {"runcmd": [["sleep", 10]], "write_files": [{"path": "/a", "permissions": 0o644}], "ssh_pwauth": False}
+    assert yaml.safe_load(nocloud.files_of(report, {}, {"version": 2, "mtu": 9000})["user-data"]) == report
 
 
 HIDDEN = {
@@ -255,8 +255,8 @@ LINE = st.text(alphabet=st.characters(codec="ascii", categories=("L", "N", "P", 
 @given(LINE)
 def test_password_never_shows_whatever_it_is(secret: str) -> None:
     for text in (f"password: {json.dumps(secret)}", f"token: |\n  {secret}", f"private:\n- {secret}"):
-        shown = re.sub(r"<hidden [0-9a-f]{8}>", "", nocloud.masked(text, "salt"))
-        assert "".join(shown.split()) in ("password:", "token:", "private:")
+        printed = re.sub(r"<hidden [0-9a-f]{8}>", "", nocloud.masked(text, "salt"))
+        assert "".join(printed.split()) in ("password:", "token:", "private:")
 
 
 def test_diff_names_the_files() -> None:

@@ -266,8 +266,8 @@ def test_keys_are_whole() -> None:
 
 
 def test_sshd_trusts_the_seed_alone() -> None:
-    words = [line.split(None, 1) for line in _files(SEED)["/etc/ssh/sshd_config.d/00-vtorque.conf"].splitlines()]
-    settings_ = {word: value for word, value in words if not word.startswith("#")}
+    fields = [line.split(None, 1) for line in _files(SEED)["/etc/ssh/sshd_config.d/00-vtorque.conf"].splitlines()]
+    settings_ = {word: value for word, value in fields if not word.startswith("#")}
     assert settings_["HostKey"] == "/etc/ssh/ssh_host_ed25519_key"
     assert settings_["AuthorizedKeysFile"] == "/etc/ssh/authorized_keys/%u"
     assert settings_["AllowUsers"] == "alice"
@@ -356,9 +356,9 @@ def test_group_that_no_guest_can_have_is_the_sites_fault() -> None:
 @given(place=st.text(st.characters(exclude_categories=("Cs", "Cc"), max_codepoint=0xFFFF), max_size=40))
 def test_any_torque_home_is_one_path_in_yaml(place: str) -> None:
     home = "/" + place
-    told = _files(dataclasses.replace(SEED, torque_home=home))["/etc/vtorque/guest.env"]
-    assert f"VTORQUE_TORQUE_HOME={shlex.quote(home)}\n" in told
-    assert f"VTORQUE_JOB_SCRIPTS={shlex.quote(home + '/jobs')}\n" in told
+    report = _files(dataclasses.replace(SEED, torque_home=home))["/etc/vtorque/guest.env"]
+    assert f"VTORQUE_TORQUE_HOME={shlex.quote(home)}\n" in report
+    assert f"VTORQUE_JOB_SCRIPTS={shlex.quote(home + '/jobs')}\n" in report
 
 
 _ANYTHING = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)

@@ -102,9 +102,9 @@ def test_directory_that_cannot_be_read_is_a_fault(
 def test_left_says_that_it_is_not_known(settings: NodeSettings, refuse: Refuse) -> None:
     """Whoever asked is answered: the sister's program would else end without a word."""
     refuse(settings.guests_dir / KEY)
-    (words,) = present_absent.left(settings, "7.head", 1)
-    assert words.startswith("unknown: ")
-    assert words.count("Input/output error") == 1
+    (arguments,) = present_absent.left(settings, "7.head", 1)
+    assert arguments.startswith("unknown: ")
+    assert arguments.count("Input/output error") == 1
 
 
 @pytest.mark.parametrize("place", ["state/guests", f"state/guests/{KEY}", "state/slots", "run/bare", "run/jobs"])
@@ -144,7 +144,7 @@ def test_process_that_cannot_be_looked_at_is_not_gone(settings: NodeSettings, re
         run_files.living_shell(settings, KEY)
     swept = sweep.sweep(settings, lambda *_words: False, lambda _job: False, Deadline.after(60.0), twice_s=0.0)
     assert swept.removed == ()
-    assert ["whether it lives is not known" in said.why for said in swept.left] == [True]
+    assert ["whether it lives is not known" in output.why for output in swept.left] == [True]
     assert half.exists()
     assert len(list((settings.run_dir / "shells").iterdir())) == 1
 

@@ -38,10 +38,10 @@ def test_overlay_names_its_base_and_leaves_it_alone(image_pool: ImagePool, name:
     image = image_pool.find(name)
     before = image.path.read_bytes()
     size = make_overlay(image, tmp_path / "overlay.qcow2", Deadline.after(SOON))
-    told = subprocess.run(
+    report = subprocess.run(
         ["qemu-img", "info", "--output=json", tmp_path / "overlay.qcow2"], check=True, capture_output=True, timeout=60
     )
-    facts = json.loads(told.stdout)
+    facts = json.loads(report.stdout)
     assert facts["backing-filename"] == str(image.path)
     assert facts["backing-filename-format"] == image.format
     assert facts["virtual-size"] == size
@@ -69,9 +69,9 @@ def test_tool_that_fails_blames_the_image_only_when_it_cannot_read_it(
     tool = tmp_path / "qemu-img"
     tool.write_text(f'#!/bin/sh\n[ "$1" = info ] && {str(reads).lower()} && echo "{{}}" && exit\necho no >&2\nexit 1\n')
     tool.chmod(0o755)
-    with pytest.raises(VTorqueError, match="no") as told:
+    with pytest.raises(VTorqueError, match="no") as report:
         make_overlay(image_pool.find("tiny"), tmp_path / "disk.qcow2", Deadline.after(SOON), qemu_img=tool)
-    assert told.type is fault
+    assert report.type is fault
 
 
 def test_an_overlay_is_never_readable_by_others(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
@@ -129,8 +129,8 @@ def test_overlay_on_a_users_image_looks_at_nothing_of_his(tmp_path: pathlib.Path
     """Nobody listens there: whoever tried would fail."""
     overlay, socket = tmp_path / "disk.qcow2", tmp_path / "72[1].head.1" / "image.sock"
     make_overlay_on_socket(socket, 32 << 20, overlay, Deadline.after(SOON))
-    told = subprocess.run(["qemu-img", "info", "--output=json", overlay], check=True, capture_output=True, timeout=60)
-    facts = json.loads(told.stdout)
+    report = subprocess.run(["qemu-img", "info", "--output=json", overlay], check=True, capture_output=True, timeout=60)
+    facts = json.loads(report.stdout)
     assert facts["backing-filename"].endswith("/72%5B1%5D.head.1/image.sock")
     assert (facts["backing-filename-format"], facts["virtual-size"]) == ("raw", 32 << 20)
     assert overlay.stat().st_mode & 0o777 == 0o600

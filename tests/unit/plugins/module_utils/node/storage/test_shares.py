@@ -71,7 +71,7 @@ def test_mount_within_another_is_the_sites_fault(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ("fs:/ws /workspace", "source target kind"),
         ("fs:/ws /workspace smb", "source target kind"),
@@ -87,8 +87,8 @@ def test_mount_within_another_is_the_sites_fault(line: str) -> None:
         ("fs:/ws /workspace nfs $(id)", "joined by commas"),
     ],
 )
-def test_line_of_no_usable_form_is_named(line: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_line_of_no_usable_form_is_named(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read_line(line)
 
 

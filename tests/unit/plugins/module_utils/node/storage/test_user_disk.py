@@ -154,25 +154,25 @@ def test_a_file_server_that_fails_is_no_fault_of_the_users(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["-b", "/etc/shadow", "-F", "raw", "-u"], "other"),
         (["-o", "data_file=other.raw"], "other"),
         (["-o", "encrypt.format=aes,encrypt.key-secret=s", "--object", "secret,id=s,data=x"], "encrypted"),
     ],
 )
-def test_disk_with_a_backing_file_is_refused(node: Node, options: list[str], words: str) -> None:
+def test_disk_with_a_backing_file_is_refused(node: Node, options: list[str], message: str) -> None:
     path = node.home / "bad.qcow2"
     command = ["qemu-img", "create", "-q", "-f", "qcow2", *options, path, "32M"]
     subprocess.run(command, check=True, cwd=node.home, timeout=60)
     os.chown(path, ALICE.uid, ALICE.gid)
     with pytest.raises(UserFault, match="vmgr disk create makes one") as caught:
         node.serve(path)
-    assert words in caught.value.why
+    assert message in caught.value.why
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (b"x" * 512, "is smaller than 16 MiB"),
@@ -181,13 +181,13 @@ def test_disk_with_a_backing_file_is_refused(node: Node, options: list[str], wor
         (b"QFI\xfb" + b"\xff" * 508, ""),
     ],
 )
-def test_garbage_is_refused(node: Node, content: bytes, words: str) -> None:
+def test_garbage_is_refused(node: Node, content: bytes, message: str) -> None:
     path = node.home / "garbage"
     path.write_bytes(content)
     os.chown(path, ALICE.uid, ALICE.gid)
     with pytest.raises(UserFault) as caught:
         node.serve(path)
-    assert words in caught.value.why
+    assert message in caught.value.why
 
 
 def test_disk_that_is_no_file_is_refused_at_once(node: Node) -> None:

@@ -155,22 +155,23 @@ def test_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytest.
 
 def test_one_in_rust_is_started_as_a_plain_user(sharer: Node, tmp_path: pathlib.Path) -> None:
     """A stand-in that says it is: no namespace of ours, the words of its own command line."""
-    said = sharer.home / "said"
+    output = sharer.home / "said"
     program = sharer.home.parent / "virtiofsd"
     program.write_text(
         "#!/bin/sh\n[ \"$1\" != --version ] || { echo virtiofsd 1.13.0; exit; }\n"
-        f"{{ id -u; id -G; readlink /proc/self/ns/user; echo \"$@\"; }} >'{said}.new' && mv '{said}.new' '{said}'\n"
+        f"{{ id -u; id -G; readlink /proc/self/ns/user; echo \"$@\"; }} >'{output}.new'\n"
+        f"mv '{output}.new' '{output}'\n"
         "exec sleep 600\n"
     )  # fmt: skip
     program.chmod(0o755)
     sharer.start(settings=NodeSettings("cn1", 1, state_dir=sharer.settings.state_dir, virtiofsd=(program,)))
     end = Deadline.after(60)
-    while not said.exists():
+    while not output.exists():
         assert not end.passed
-    uid, groups, namespace, words = said.read_text().splitlines()
+    uid, groups, namespace, arguments = output.read_text().splitlines()
     assert (uid, groups) == ("54321", "54322 54323")
     assert namespace == os.readlink("/proc/self/ns/user")
-    assert words == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
+    assert arguments == f"--fd=3 --shared-dir {sharer.home} --sandbox namespace --rlimit-nofile 0 --log-level error"
 
 
 def test_virtiofsd_is_queried_once_for_each_program(sharer: Node) -> None:
@@ -209,7 +210,7 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
             socket_of = node.settings.start_dir("7.head", 1) / name / "vtorque0.sock"
             assert f"<source socket='{socket_of}'/>" in facts.xml
             assert "<access mode='shared'/>" in facts.xml
-        assert {told.mounts for told in node.seeds} == {
+        assert {report.mounts for report in node.seeds} == {
             (Mount("virtiofs", "vtorque0", "/workspace", "nosuid,nodev"),)
         }  # fmt: skip
         end = Deadline.after(60)
@@ -224,7 +225,7 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "missed"),
+    ("message", "missed"),
     [
         ("qemu-system-x86_64: -chardev socket,id=chr-vu-fs0,path=/g/vtorque0.sock: Connection refused", True),
         ("qemu-system-x86_64: -device vhost-user-fs-pci: Failed to read msg header", True),
@@ -233,5 +234,5 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
         ("qemu-system-x86_64: could not load kernel 'vmlinuz'", False),
     ],
 )
-def test_only_a_complaint_of_the_way_to_it_is_one_of_virtiofsd(words: str, missed: bool) -> None:
-    assert virtiofsd.is_missed(words, pathlib.Path("/g/vtorque0.sock")) == missed
+def test_only_a_complaint_of_the_way_to_it_is_one_of_virtiofsd(message: str, missed: bool) -> None:
+    assert virtiofsd.is_missed(message, pathlib.Path("/g/vtorque0.sock")) == missed

@@ -60,11 +60,11 @@ class Broken:
     def _of(self, room: t.Any, name: str, meant: t.Callable[[t.Any], bool], at: int = 0) -> None:
         real = getattr(room, name)
 
-        def call(*words: t.Any, **more: t.Any) -> t.Any:
-            if len(words) > at and meant(words[at]):
-                named = isinstance(words[at], str | os.PathLike)
-                raise error_of(self.number, *([os.fspath(words[at])] if named else []))
-            return real(*words, **more)
+        def call(*arguments: t.Any, **more: t.Any) -> t.Any:
+            if len(arguments) > at and meant(arguments[at]):
+                named = isinstance(arguments[at], str | os.PathLike)
+                raise error_of(self.number, *([os.fspath(arguments[at])] if named else []))
+            return real(*arguments, **more)
 
         self.patch.setattr(room, name, call)
 
@@ -174,10 +174,10 @@ def test_a_copy_that_cannot_be_read_is_the_fault_of_who_keeps_it(
     monkeypatch.setattr(
         copy_queue, "ensure_worker", lambda settings: copy_worker.work_off(settings, lambda *_words: None)
     )
-    kept = node.settings.images_dir / "copies" if fs_type == "local" else ramdisk.place_of(node.settings)
+    stored = node.settings.images_dir / "copies" if fs_type == "local" else ramdisk.place_of(node.settings)
     node.present(node.part(image=IMAGE, fs_type=fs_type))
     with monkeypatch.context() as patch:
-        break_(Broken(patch, number), kept / IMAGE, place)
+        break_(Broken(patch, number), stored / IMAGE, place)
         with pytest.raises(errors.VTorqueError, match=os.strerror(number)) as caught:
             node.present(node.part(image=IMAGE, fs_type=fs_type, start=2))
     assert caught.type is (errors.NodeFault if fs_type == "local" else errors.SiteFault)

@@ -70,11 +70,11 @@ def test_cpuset_that_does_not_tell_is_an_error(tmp_path: pathlib.Path) -> None:
         cpus.of_mom(JOB, mounts)
 
 
-@pytest.mark.parametrize(("kept", "left"), [(0, (0, 1, 4)), (1, (1, 4)), (2, (4,))])
-def test_hosts_cores_are_the_first(tmp_path: pathlib.Path, kept: int, left: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("stored", "left"), [(0, (0, 1, 4)), (1, (1, 4)), (2, (4,))])
+def test_hosts_cores_are_the_first(tmp_path: pathlib.Path, stored: int, left: tuple[int, ...]) -> None:
     online = tmp_path / "online"
     online.write_text("0-1,4\n")
-    assert cpus.of_node(kept, online) == left
+    assert cpus.of_node(stored, online) == left
 
 
 def test_host_that_keeps_all_is_the_sites_fault(tmp_path: pathlib.Path) -> None:

@@ -83,7 +83,7 @@ def test_processor_of_one_thread_a_core_is_good_by_any_name(tmp_path: pathlib.Pa
 
 
 @pytest.mark.parametrize(
-    ("tree", "words"),
+    ("tree", "message"),
     [
         ({"smt": "on"}, "its cores have several threads (smt/control: on)"),
         ({"ksm": "1"}, "KSM merges pages"),
@@ -93,11 +93,11 @@ def test_processor_of_one_thread_a_core_is_good_by_any_name(tmp_path: pathlib.Pa
     ],
 )
 def test_strict_names_what_breaks_it_and_other_levels_do_not_ask(
-    tmp_path: pathlib.Path, tree: dict[str, str], words: str
+    tmp_path: pathlib.Path, tree: dict[str, str], message: str
 ) -> None:
     place = host(tmp_path, **tree)  # type: ignore[arg-type]
     (objection,) = side_channels.find_objections("strict", place)
-    assert objection.startswith(words)
+    assert objection.startswith(message)
     for level in ("off", "exclusive", "cores"):
         assert side_channels.find_objections(level, place) == ()
 

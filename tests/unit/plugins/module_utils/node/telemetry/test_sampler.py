@@ -65,8 +65,8 @@ class World:
         node.patch.setattr(process_figures, "read_pid", lambda _name: os.getpid())
         node.patch.setattr(sampler, "SYS_NET", tmp_path / "net")
         (tmp_path / "metrics").mkdir()
-        told = {"sample_s": 30, "metrics": "both", "metrics_dir": tmp_path / "metrics", **settings}
-        self.settings = node.settings = dataclasses.replace(node.settings, **told)
+        report = {"sample_s": 30, "metrics": "both", "metrics_dir": tmp_path / "metrics", **settings}
+        self.settings = node.settings = dataclasses.replace(node.settings, **report)
         self.part = node.part(count)
         self.guests = []
         for rank in range(count):

@@ -40,13 +40,13 @@ def names(site: NodeSettings) -> list[str]:
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(textfile.METRICS)), st.text(), st.floats(0, 1e18)), max_size=20))
-def test_samples_of_any_value_are_of_the_format(told: list[tuple[str, str, float]]) -> None:
+def test_samples_of_any_value_are_of_the_format(report: list[tuple[str, str, float]]) -> None:
     samples = [
         textfile.Sample(metric, (("node", f"{number}"), ("tag", text)), value)
-        for number, (metric, text, value) in enumerate(told)
+        for number, (metric, text, value) in enumerate(report)
     ]
     found = read_metrics(textfile.format_samples(samples))
-    assert sum(map(len, found.values())) == len(told)
+    assert sum(map(len, found.values())) == len(report)
     for sample in samples:
         assert sample.value in found[sample.metric].values()
 

@@ -50,8 +50,8 @@ def test_every_variant_is_valid_for_libvirts_schema(changes: dict[str, t.Any], t
 def test_trial_guest_is_on_no_network_of_the_host(changes: dict[str, t.Any]) -> None:
     root = ET.fromstring(xml(**changes))
     assert root.findall("devices/interface") == []
-    words = [arg.get("value", "") for arg in root.iter("{http://libvirt.org/schemas/domain/qemu/1.0}arg")]
-    assert [word for word in words if word.startswith("user,")] == (
+    arguments = [arg.get("value", "") for arg in root.iter("{http://libvirt.org/schemas/domain/qemu/1.0}arg")]
+    assert [word for word in arguments if word.startswith("user,")] == (
         [] if changes.get("network") is False else ["user,id=trial,restrict=on"]
     )
     # no domain of a job's: sweep and doctor pass it by
@@ -117,15 +117,15 @@ def test_host_without_libvirt_says_nothing_of_the_image(tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize(
-    ("event", "words"),
+    ("event", "message"),
     [
         (DomainEvent("x", "suspended", "no room"), "its guest was paused: no room"),
         (DomainEvent("", "lost", "libvirt ended"), "libvirt: was lost while the image booted: libvirt ended"),
     ],
 )
-def test_failure_of_the_host_blames_no_image(event: DomainEvent, words: str) -> None:
+def test_failure_of_the_host_blames_no_image(event: DomainEvent, message: str) -> None:
     domains: t.Any = types.SimpleNamespace(events=lambda: (DomainEvent("y", "stopped"), event))
-    with pytest.raises(boot.NotTried, match=words), boot._trying():
+    with pytest.raises(boot.NotTried, match=message), boot._trying():
         boot._ended(domains, "x")
 
 

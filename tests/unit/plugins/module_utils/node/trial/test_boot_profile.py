@@ -28,8 +28,8 @@ TOLD = (
 )  # fmt: skip
 
 
-def profile(*told: str, seconds: float = 22.0, **more: str) -> Profile:
-    seen = Seen(seconds, lines=told, **more)
+def profile(*report: str, seconds: float = 22.0, **more: str) -> Profile:
+    seen = Seen(seconds, lines=report, **more)
     return profile_of(seen, report_of(seen))
 
 
@@ -52,23 +52,23 @@ def test_each_phase_stands_where_it_was() -> None:
 
 
 def test_kernel_without_a_first_file_system_has_none() -> None:
-    told = [line for line in TOLD if not line.startswith("mark initramfs")]
-    found = {span.what: span.seconds for span in profile(*told).spans}
+    report = [line for line in TOLD if not line.startswith("mark initramfs")]
+    found = {span.what: span.seconds for span in profile(*report).spans}
     assert "initramfs" not in found
     assert found["kernel"] == 2.5
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("report", "why"),
     [
         ([line for line in TOLD if not line.startswith("mark ")], "does not tell when it did what"),
         (["begun 9.31"], "cloud-init has begun, and the system did not become ready"),
         ([], "it was not up after 22 s"),
     ],
 )
-def test_guest_without_figures_has_no_profile(told: list[str], why: str) -> None:
+def test_guest_without_figures_has_no_profile(report: list[str], why: str) -> None:
     with pytest.raises(ImageFault, match=why):
-        profile(*told)
+        profile(*report)
 
 
 @pytest.mark.parametrize(

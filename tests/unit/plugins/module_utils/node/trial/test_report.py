@@ -53,7 +53,7 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "check", "state", "words"),
+    ("changes", "check", "state", "message"),
     [
         ({"lines": [line for line in TOLD if "sshd " not in line]}, "sshd", "bad", "install openssh-server"),
         ({"lines": [*TOLD, "user debian", "user x"]}, "users", "warn", "has users of its own: debian, x"),
@@ -75,12 +75,12 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_what_to_do(
-    changes: dict[str, t.Any], check: str, state: str, words: str
+    changes: dict[str, t.Any], check: str, state: str, message: str
 ) -> None:  # fmt: skip
     seen = Seen(**{"seconds": 24.5, "lines": TOLD, **{key: _tuple(value) for key, value in changes.items()}})
     report = report_of(seen)
     assert states(report)[check] == state
-    assert words in found(report, check)
+    assert message in found(report, check)
     assert report.good == ("bad" not in states(report).values())
 
 
@@ -94,8 +94,8 @@ def test_of_what_is_dead_nothing_else_is_told() -> None:
 
 
 def test_garbage_in_a_report_does_no_harm() -> None:
-    told = (*TOLD[:-1], "unit", "unit x y", "module 1.s a", "unit 99999999999999999999s a", "sources", "user", "end")
-    report = report_of(Seen(1.0, lines=told))
+    answer = (*TOLD[:-1], "unit", "unit x y", "module 1.s a", "unit 99999999999999999999s a", "sources", "user", "end")
+    report = report_of(Seen(1.0, lines=answer))
     assert report.good
     assert report.costs[0].what == "a"
 
@@ -116,11 +116,11 @@ def test_console_gives_the_lines_of_this_guest_and_how_far_it_is(console: TrialC
     assert (console.login, console.nothing_to_boot, console.stage) == (True, "", "the kernel is running")
 
 
-@pytest.mark.parametrize("words", ["No bootable device.", "BdsDxe: failed to load Boot0001", "No bootable option or"])
-def test_firmware_that_finds_nothing_is_heard(console: TrialConsole, words: str) -> None:
-    console.path.write_text(f"SeaBIOS\r\n{words}\r\n")
+@pytest.mark.parametrize("message", ["No bootable device.", "BdsDxe: failed to load Boot0001", "No bootable option or"])
+def test_firmware_that_finds_nothing_is_heard(console: TrialConsole, message: str) -> None:
+    console.path.write_text(f"SeaBIOS\r\n{message}\r\n")
     console.read()
-    assert words.startswith(console.nothing_to_boot)
+    assert message.startswith(console.nothing_to_boot)
     assert console.nothing_to_boot
 
 

@@ -34,7 +34,7 @@ def test_header_for_another_domain_is_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "field", "words"),
+    ("at", "field", "message"),
     [
         (0, b"LibvirtQemudPart", "begins with"),
         (16, struct.pack("=I", 3), "version 3"),
@@ -45,10 +45,10 @@ def test_header_for_another_domain_is_read_back() -> None:
         (92, b"\xff\xfe", "UTF-8"),
     ],
 )
-def test_header_of_another_form_is_refused(at: int, field: bytes, words: str) -> None:
+def test_header_of_another_form_is_refused(at: int, field: bytes, message: str) -> None:
     data = bytearray(saved())
     data[at : at + len(field)] = field
-    with pytest.raises(VTorqueError, match=words):
+    with pytest.raises(VTorqueError, match=message):
         read_header(io.BytesIO(bytes(data)))
 
 

@@ -175,9 +175,9 @@ def spoil(warm: TemplateNode, made: template.Template, how: str) -> None:
 )
 def test_guest_boots_in_the_same_start_when_its_template_is_bad(warm: TemplateNode, how: str, why: str) -> None:
     spoil(warm, warm.make_template(), how)
-    said = warm.present()
-    assert said.startswith("no, because ")
-    assert why.replace("the template's disk ", "") in said
+    output = warm.present()
+    assert output.startswith("no, because ")
+    assert why.replace("the template's disk ", "") in output
     assert runs(warm)
     directory = warm.node.settings.start_dir(JOB, 1) / GUEST
     assert (directory / "disk.qcow2").read_bytes().startswith(b"QFI\xfb")

@@ -89,9 +89,9 @@ def test_several_controllers_in_one_hierarchy(proc: pathlib.Path, tmp_path: path
 def test_failed_move_is_reported_and_the_others_are_made(proc: pathlib.Path, tmp_path: pathlib.Path) -> None:
     groups(proc, f"3:cpuset:/torque/{JOB}", f"4:memory:/torque/{JOB}", f"9:pids:/torque/{JOB}")
     (tmp_path / "cpuset/vtorque/cgroup.procs").mkdir(parents=True)
-    said = cgroup.leave_job(JOB, str(proc))
-    assert f"{tmp_path}/cpuset/vtorque: Is a directory" in said
-    assert "pids is mounted nowhere" in said
+    output = cgroup.leave_job(JOB, str(proc))
+    assert f"{tmp_path}/cpuset/vtorque: Is a directory" in output
+    assert "pids is mounted nowhere" in output
     assert joined(tmp_path / "memory/vtorque")
 
 

@@ -57,13 +57,13 @@ def test_health_check_asks_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("well")
 @pytest.mark.parametrize(
-    ("load", "words"),
+    ("load", "message"),
     [(load_broken, "policy: vtorque.yml: line 3: bridge is no name"), (Policy, "policy: node_number is not set: ")],
 )
-def test_broken_policy_is_a_finding_and_the_rest_is_looked_at(load: t.Callable[[], Policy], words: str) -> None:
+def test_broken_policy_is_a_finding_and_the_rest_is_looked_at(load: t.Callable[[], Policy], message: str) -> None:
     report = examine.examine_here(load, "cn1")
     assert not report.well
-    assert report.problems[0].startswith(words)
+    assert report.problems[0].startswith(message)
     assert len(report.findings) == len(CHECKS)
 
 
@@ -89,18 +89,18 @@ def answer(**changes: t.Any) -> str:
 def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
     (tmp_path / "answer").write_text(answer(began=time.time() + 1, ended=time.time() + 1))
     ssh = ssh_that(tmp_path, f'echo "$node $command $(cat)" >>{tmp_path}/asked; cat {tmp_path}/answer; exit 1')
-    told: list[Report] = []
-    reports = examine.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", advance=told.append)
+    reported: list[Report] = []
+    reports = examine.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", advance=reported.append)
     assert [report.node for report in reports] == ["cn1", "cn2"]
     assert all(report.well for report in reports)
-    assert sorted(report.node for report in told) == ["cn1", "cn2"]
+    assert sorted(report.node for report in reported) == ["cn1", "cn2"]
     asked = sorted((tmp_path / "asked").read_text().splitlines())
     question = '{"version": 3, "do": "report", "timeout_s": 20.0}'
     assert asked == [f"{node} /opt/here/bin/vtorque-node {question}" for node in ("cn1", "cn2")]
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [
         ("echo 'ssh: connect to host: Connection refused' >&2; exit 255", "no answer by ssh: ssh: connect to host"),
         ("echo 'vmgr: not found' >&2; exit 127", "no report: vmgr: not found"),
@@ -118,14 +118,14 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
         ("exec sleep 60", "no answer in "),
     ],
 )
-def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script: str, words: str) -> None:
-    ssh_timeout_s = -24.5 if words == "no answer in " else 20
+def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script: str, message: str) -> None:
+    ssh_timeout_s = -24.5 if message == "no answer in " else 20
     (report,) = examine.ask_nodes(["x"], ssh_timeout_s=ssh_timeout_s, ssh=ssh_that(tmp_path, script))
     assert not report.well
     assert not report.asked
     (finding,) = report.findings
     assert (finding.check, finding.state) == ("ssh", BAD)
-    assert finding.problem.startswith(words)
+    assert finding.problem.startswith(message)
 
 
 @pytest.mark.parametrize("moment", ["began", "ended"])

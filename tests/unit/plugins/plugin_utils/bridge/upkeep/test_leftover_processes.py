@@ -41,13 +41,13 @@ for line in sys.stdin:
 KNOWN = pwd.getpwnam
 
 
-def saying(said: frozenset[str] | VTorqueError) -> t.Callable[[], frozenset[str]]:
+def saying(output: frozenset[str] | VTorqueError) -> t.Callable[[], frozenset[str]]:
     """Say it, or raise it."""
 
     def say() -> frozenset[str]:
-        if isinstance(said, VTorqueError):
-            raise said
-        return said
+        if isinstance(output, VTorqueError):
+            raise output
+        return output
 
     return say
 
@@ -56,12 +56,12 @@ class Batch:
     """A server; `said` may raise."""
 
     def __init__(self) -> None:
-        self.said = saying(frozenset({JOB}))
+        self.output = saying(frozenset({JOB}))
         self.asked = 0
 
     def jobs(self, _node: str) -> frozenset[str]:
         self.asked += 1
-        return self.said()
+        return self.output()
 
 
 class Place:
@@ -151,7 +151,7 @@ def test_a_process_that_calls_itself_a_line_of_the_log_is_one_harmless_line(plac
 
 
 @pytest.mark.parametrize(
-    ("was", "said", "words"),
+    ("was", "output", "message"),
     [
         (None, {JOB}, "since nobody knows whether the job had it for itself"),
         (("job 8.head",), {JOB}, "which the job did not have for itself (job 8.head)"),
@@ -160,13 +160,13 @@ def test_a_process_that_calls_itself_a_line_of_the_log_is_one_harmless_line(plac
     ],
 )
 def test_a_node_that_is_not_the_jobs_alone_is_left_alone(
-    place: Place, was: tuple[str, ...] | None, said: t.Any, words: str
+    place: Place, was: tuple[str, ...] | None, output: t.Any, message: str
 ) -> None:
     if was is not None:
         place.was(*was)
-    place.batch.said = saying(said)
+    place.batch.output = saying(output)
     text = place.end()
-    assert f"left on cn1, {words}" in text
+    assert f"left on cn1, {message}" in text
     assert f"{place.process.pid} (python3)" in text
     assert place.lives
 
@@ -195,8 +195,8 @@ def test_process_of_no_job_is_reported_without_asking_the_server(place: Place) -
 
 def test_of_a_sister_no_session_is_known(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     place.was()
-    words = ["alice", JOB, "1"]
-    leftover_processes.end_left_of_sister(words, lambda: place.policy, "cn2")
+    arguments = ["alice", JOB, "1"]
+    leftover_processes.end_left_of_sister(arguments, lambda: place.policy, "cn2")
     assert "left on cn2, alice's" in capfd.readouterr().err
     assert place.lives
 
@@ -217,15 +217,15 @@ def test_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch: 
     assert place.lives
 
 
-@pytest.mark.parametrize(("said", "others"), [({JOB}, []), ({JOB, "8.head"}, ["job 8.head"])])
-def test_neighbours_are_noted_at_the_start(place: Place, said: set[str], others: list[str]) -> None:
-    place.batch.said = saying(frozenset(said))
+@pytest.mark.parametrize(("output", "others"), [({JOB}, []), ({JOB, "8.head"}, ["job 8.head"])])
+def test_neighbours_are_noted_at_the_start(place: Place, output: set[str], others: list[str]) -> None:
+    place.batch.output = saying(frozenset(output))
     exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
     assert files.read_json(place.start.record_directory / layout.ALONE)["others"] == others
 
 
 def test_server_that_is_silent_at_the_start_leaves_no_note(place: Place) -> None:
-    place.batch.said = saying(SiteFault("pbsnodes", "no answer"))
+    place.batch.output = saying(SiteFault("pbsnodes", "no answer"))
     with pytest.raises(SiteFault):
         exclusive_note.note_neighbours(JOB, 1, place.policy, "cn1", place.start.record_directory)
     assert not (place.start.record_directory / layout.ALONE).exists()

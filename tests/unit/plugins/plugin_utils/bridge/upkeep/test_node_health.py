@@ -159,7 +159,7 @@ def test_program_that_reports_degrading_and_then_well_brings_note_and_message_an
 
 
 @pytest.mark.parametrize(
-    ("brake", "noted", "words"),
+    ("brake", "noted", "message"),
     [
         ("2", ("cn2", "cn3"), "2 of 5 nodes carry a note of vTorque already"),
         ("0", (), "sets no node offline"),
@@ -167,7 +167,7 @@ def test_program_that_reports_degrading_and_then_well_brings_note_and_message_an
     ],
 )
 def test_brake_keeps_a_degrading_node_in_use_and_it_is_reported_loudly(
-    site: Site, brake: str, noted: tuple[str, ...], words: str
+    site: Site, brake: str, noted: tuple[str, ...], message: str
 ) -> None:
     site.policy = Policy(offline_brake=brake)
     for name in noted:
@@ -175,11 +175,11 @@ def test_brake_keeps_a_degrading_node_in_use_and_it_is_reported_loudly(
     site.report(REPORT)
     found = site.look()
     assert found.degrading
-    assert words in found.problems[0]
+    assert message in found.problems[0]
     assert (site.server.known["cn1"].note, site.server.known["cn1"].offline) == ("", False)
     assert [level for level, _text in site.messages] == ["error", "error"]
-    assert words in site.messages[1][1]
-    assert words in site.look().problems[0]
+    assert message in site.messages[1][1]
+    assert message in site.look().problems[0]
     assert len(site.messages) == 2
     if noted:
         site.server.clear(noted[0], "vtorque: disk: full")

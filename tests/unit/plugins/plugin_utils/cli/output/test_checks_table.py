@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output imp
 
 
 @pytest.mark.parametrize(
-    ("names", "shown"),
+    ("names", "printed"),
     [
         ([], ""),
         (["cn1"], "cn1"),
@@ -27,12 +27,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output imp
         (["a.site", "b.site"], "a.site,b.site"),
     ],
 )
-def test_names_are_folded(names: list[str], shown: str) -> None:
-    assert node_names.fold_names(names) == shown
+def test_names_are_folded(names: list[str], printed: str) -> None:
+    assert node_names.fold_names(names) == printed
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
+    ("arguments", "names"),
     [
         (["cn1"], ("cn1",)),
         (["cn3,cn2 cn3"], ("cn2", "cn3")),
@@ -40,14 +40,14 @@ def test_names_are_folded(names: list[str], shown: str) -> None:
         (["cn[09-11]", "fe"], ("cn09", "cn10", "cn11", "fe")),
     ],
 )
-def test_names_are_unfolded(words: list[str], names: tuple[str, ...]) -> None:
-    assert node_names.expand_names(words) == names
+def test_names_are_unfolded(arguments: list[str], names: tuple[str, ...]) -> None:
+    assert node_names.expand_names(arguments) == names
 
 
-@pytest.mark.parametrize("words", [["cn["], [""], [","], ["cn[1-"], ["cn[b-a]"]])
-def test_text_that_is_no_node_set_is_refused(words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["cn["], [""], [","], ["cn[1-"], ["cn[b-a]"]])
+def test_text_that_is_no_node_set_is_refused(arguments: list[str]) -> None:
     with pytest.raises(UserFault, match="node"):
-        node_names.expand_names(words)
+        node_names.expand_names(arguments)
 
 
 DEAD = Finding("libvirt", BAD, BAD, "is [red]dead[/red]", "start it")

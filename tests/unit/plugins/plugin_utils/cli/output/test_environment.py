@@ -47,8 +47,8 @@ def test_vsub_keeps_the_environment_aside(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
         [str(launcher("vsub", tmp_path)), "-F", "a  *", ""], env=CALLERS, capture_output=True, check=True
     )
-    kept, own, arguments, descriptors = json.loads(done.stdout)
-    assert {name.encode("latin-1"): value.encode("latin-1") for name, value in kept.items()} == CALLERS
+    stored, own, arguments, descriptors = json.loads(done.stdout)
+    assert {name.encode("latin-1"): value.encode("latin-1") for name, value in stored.items()} == CALLERS
     assert set(own) <= {"PATH", "LC_ALL", "PWD", environment.DESCRIPTOR}
     assert arguments == ["-F", "a  *", ""]
     assert descriptors == ["0", "1", "2", "3"]  # 3: the listing itself

@@ -19,14 +19,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 ROWS = [{"node": "cn1", "state": "ok", "free": (1, 2)}, {"node": "cn2", "state": "bad", "free": ()}]
 
 
-def call(*words: str) -> argparse.Namespace:
+def call(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     json_output.add_json(parser)
-    return parser.parse_args(words)
+    return parser.parse_args(arguments)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "report"),
     [
         (("--json",), [{"node": "cn1", "state": "ok", "free": [1, 2]}, {"node": "cn2", "state": "bad", "free": []}]),
         (("--query", "[?state=='bad'].node"), ["cn2"]),
@@ -36,12 +36,12 @@ def call(*words: str) -> argparse.Namespace:
     ],
 )
 def test_json_or_its_queried_part_is_printed(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: t.Any
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], report: t.Any
 ) -> None:
-    asked = call(*words)
+    asked = call(*arguments)
     assert asked.json
     json_output.tell(asked, ROWS)
-    assert json.loads(capsys.readouterr().out) == told
+    assert json.loads(capsys.readouterr().out) == report
 
 
 def test_command_without_options_prints_no_json() -> None:
@@ -49,7 +49,7 @@ def test_command_without_options_prints_no_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    ("expression", "message"),
     [
         ("[?state==ok", "at character 1[0-9]"),
         ("", "empty|Expecting"),
@@ -57,25 +57,28 @@ def test_command_without_options_prints_no_json() -> None:
         ("a b", "at character 3"),
     ],
 )
-def test_no_expression_is_told_before_anything_is_done(expression: str, words: str) -> None:
-    with pytest.raises(UserFault, match=words) as caught:
+def test_no_expression_is_told_before_anything_is_done(expression: str, message: str) -> None:
+    with pytest.raises(UserFault, match=message) as caught:
         call("--query", expression)
     assert "JMESPath" in caught.value.hint
 
 
-@pytest.mark.parametrize(("expression", "words"), [("nosuch(@)", "nosuch"), ("sum([].node)", "sum")])
-def test_expression_that_does_not_fit(capsys: pytest.CaptureFixture[str], expression: str, words: str) -> None:
-    with pytest.raises(UserFault, match=words):
+@pytest.mark.parametrize(("expression", "message"), [("nosuch(@)", "nosuch"), ("sum([].node)", "sum")])
+def test_expression_that_does_not_fit(capsys: pytest.CaptureFixture[str], expression: str, message: str) -> None:
+    with pytest.raises(UserFault, match=message):
         json_output.tell(call("--query", expression), ROWS)
     assert capsys.readouterr().out == ""
 
 
 def test_every_command_with_json_has_it() -> None:
-    told = main.completion_words("/pool", "/records")
-    options = {**told["options"], **{name: words for name, words in told["verbs"].items() if "--json" in words}}
-    with_json = {command for command, words in options.items() if "--json" in words}
+    report = main.completion_words("/pool", "/records")
+    options = {
+        **report["options"],
+        **{name: arguments for name, arguments in report["verbs"].items() if "--json" in arguments},
+    }
+    with_json = {command for command, arguments in options.items() if "--json" in arguments}
     assert {"image list", "job show", "config show", "doctor"} <= with_json
-    assert {command for command, words in options.items() if "--query" in words} == with_json
+    assert {command for command, arguments in options.items() if "--query" in arguments} == with_json
 
 
 def test_json_output_loads_jmespath_only_for_a_query() -> None:

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 
 
-def run_vmgr(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+def run_vmgr(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Its exit status, and what it printed on standard output."""
-    status = main.show(list(words))
+    status = main.show(list(arguments))
     return status, capsys.readouterr().out

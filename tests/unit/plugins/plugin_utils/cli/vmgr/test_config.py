@@ -35,8 +35,8 @@ def file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
     return path
 
 
-def run(file: pathlib.Path, *words: str) -> int:
-    return main.show(["config", *words], file)
+def run(file: pathlib.Path, *arguments: str) -> int:
+    return main.show(["config", *arguments], file)
 
 
 # show
@@ -47,10 +47,10 @@ def test_show_says_value_whether_it_was_set_and_what_it_does(file: pathlib.Path,
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "value", "from", "meaning"]
     assert [line.split()[0] for line in lines[1:]] == list(PARAMETERS)
-    told = {line.split()[0]: line.split(maxsplit=3)[1:] for line in lines if "  " in line}
-    assert told["bridge"] == ["virbr7", "set", "bridge of the guests"]
-    assert told["timeout"] == ["120", "set", "seconds for a guest to become ready"]
-    assert told["mac_prefix"][:2] == ["52:54:00", "default"]
+    report = {line.split()[0]: line.split(maxsplit=3)[1:] for line in lines if "  " in line}
+    assert report["bridge"] == ["virbr7", "set", "bridge of the guests"]
+    assert report["timeout"] == ["120", "set", "seconds for a guest to become ready"]
+    assert report["mac_prefix"][:2] == ["52:54:00", "default"]
 
 
 def test_show_tells_the_origin_of_what_is_asked_for(file: pathlib.Path, capsys: Capture) -> None:
@@ -95,9 +95,9 @@ def test_good_configuration(file: pathlib.Path, capsys: Capture) -> None:
 def test_former_parameter_is_read_over_and_check_says_why(file: pathlib.Path, capsys: Capture) -> None:
     file.write_text("arp_bin: /usr/sbin/arp\nbridge: virbr7\n")
     assert run(file, "check") == 0
-    told = capsys.readouterr()
-    assert told.out == f"{file}: good, 1 of {len(PARAMETERS)} parameters are set\n"
-    assert told.err.startswith("vmgr: line 1: arp_bin has no effect any more, remove it: addresses are read from")
+    report = capsys.readouterr()
+    assert report.out == f"{file}: good, 1 of {len(PARAMETERS)} parameters are set\n"
+    assert report.err.startswith("vmgr: line 1: arp_bin has no effect any more, remove it: addresses are read from")
     with pytest.raises(UserFault, match="arp_bin: is no parameter any more: addresses"):
         run(file, "show", "arp_bin")
 
@@ -106,9 +106,9 @@ def test_former_parameter_is_read_over_and_check_says_why(file: pathlib.Path, ca
 def test_check_names_everything_with_its_line(file: pathlib.Path, capsys: Capture, named: bool) -> None:
     file.write_text("brigde: br1\nmac_prefix: 52:54:00\nram_max: 4X\nbridge: [a]\nram_max: 5G\n")
     assert run(file, "check", *([str(file)] if named else [])) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    head, *lines = told.err.splitlines()
+    report = capsys.readouterr()
+    assert report.out == ""
+    head, *lines = report.err.splitlines()
     assert head == f"vmgr: the site's configuration {file}:"
     assert [line.split("=")[0].strip() for line in lines] == ["brigde", "mac_prefix", "ram_max", "bridge", "ram_max"]
     assert [line[-8:] for line in lines] == [f"(line {number})" for number in range(1, 6)]
@@ -158,10 +158,10 @@ def test_convert_without_a_new_file_is_for_a_pipe(file: pathlib.Path, capsys: Ca
     old = file.parent / "config.sh"
     old.write_text("DOMAIN=site.org\nNFS_TIMEOUT=$(date)\n")
     assert run(file, "convert", str(old)) == 1
-    told = capsys.readouterr()
-    assert policy_file.parse(told.out, "x").policy.domain == "site.org"
-    assert "line 2    skipped  NFS_TIMEOUT bash would have to work it out" in told.err
-    assert "1 of them need a look" in told.err
+    report = capsys.readouterr()
+    assert policy_file.parse(report.out, "x").policy.domain == "site.org"
+    assert "line 2    skipped  NFS_TIMEOUT bash would have to work it out" in report.err
+    assert "1 of them need a look" in report.err
 
 
 @pytest.mark.parametrize("content", [None, b"#" * (policy_file.MAX_FILE + 1)])
@@ -177,17 +177,17 @@ def test_old_file_that_cannot_be_read(file: pathlib.Path, content: bytes | None)
 
 
 @pytest.mark.parametrize(
-    ("verb", "words"),
+    ("verb", "arguments"),
     [
         ("show", ["--origin", "--json", "examples:", "vmgr config check"]),
         ("check", ["exit status:", "a draft", "examples:"]),
         ("convert", ["read and never run", "refused", "exit status:", "examples:", "--output"]),
     ],
 )
-def test_help_teaches(file: pathlib.Path, capsys: Capture, verb: str, words: list[str]) -> None:
+def test_help_teaches(file: pathlib.Path, capsys: Capture, verb: str, arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         run(file, verb, "--help")
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    assert [word for word in words if word not in out] == []
+    assert [word for word in arguments if word not in out] == []
     assert max(map(len, out.splitlines())) <= 120

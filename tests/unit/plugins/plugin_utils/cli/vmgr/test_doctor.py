@@ -63,7 +63,7 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("words", "compute", "nodes"),
+    ("arguments", "compute", "nodes"),
     [
         ((), True, ["cn1"]),
         ((), False, ["fe", "cn1", "cn2", "cn3"]),
@@ -74,22 +74,22 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     ],
 )
 def test_doctor_examines_the_hosts_that_are_named(
-    site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], compute: bool, nodes: list[str]
+    site: Site, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], compute: bool, nodes: list[str]
 ) -> None:
     if compute:
         (site.torque_home / "mom_priv").mkdir(parents=True)
         (site.prefix / "bin").mkdir(parents=True)
         (site.prefix / "bin/vtorque-sweep").touch()
-    status, text = run_vmgr(capsys, "doctor", *words, "--json")
-    told = json.loads(text)
-    assert [one["node"] for one in (told if isinstance(told, list) else [told])] == nodes
+    status, text = run_vmgr(capsys, "doctor", *arguments, "--json")
+    report = json.loads(text)
+    assert [one["node"] for one in (report if isinstance(report, list) else [report])] == nodes
     assert status == (1 if "cn2" in nodes else 0)
 
 
 @pytest.mark.parametrize("text", ["bridge: br7\n", "brigde: br7\n"])
-@pytest.mark.parametrize("words", [(), ("--all",)])
+@pytest.mark.parametrize("arguments", [(), ("--all",)])
 def test_configuration_is_opened_once(
-    site: Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], text: str,
+    site: Site, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], text: str,
     opened: t.Callable[[pathlib.Path], int],
 ) -> None:  # fmt: skip
     """Good or not: what was read twice could be two."""
@@ -98,7 +98,7 @@ def test_configuration_is_opened_once(
     config.chmod(0o644)
     monkeypatch.setattr(main, "load", policy_file.load)
     site.here = "fe"
-    main.show(["doctor", *words], config)
+    main.show(["doctor", *arguments], config)
     assert opened(config) == 1
 
 
@@ -165,19 +165,21 @@ def test_part_of_it_can_be_asked_for(site: Site, capsys: pytest.CaptureFixture[s
         main.show(["doctor", "--brief", "--query", "@"])
 
 
-@pytest.mark.parametrize("words", [("--local", "--all"), ("--brief", "--json"), ("--nodes",), ("--timeout", "soon")])
-def test_wrong_command_line(site: Site, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [("--local", "--all"), ("--brief", "--json"), ("--nodes",), ("--timeout", "soon")]
+)
+def test_wrong_command_line(site: Site, arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main.show(["doctor", *words])
+        main.show(["doctor", *arguments])
     assert caught.value.code == 2
 
 
 @pytest.mark.parametrize(
-    ("words", "why"), [(("--timeout", "0"), "3600"), (("--nodes", ","), "no node"), (("--nodes", ""), "no node")]
+    ("arguments", "why"), [(("--timeout", "0"), "3600"), (("--nodes", ","), "no node"), (("--nodes", ""), "no node")]
 )
-def test_wrong_value(site: Site, words: tuple[str, ...], why: str) -> None:
+def test_wrong_value(site: Site, arguments: tuple[str, ...], why: str) -> None:
     with pytest.raises(UserFault, match=why):
-        main.show(["doctor", *words])
+        main.show(["doctor", *arguments])
 
 
 def test_only_root_sees_enough(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ RECORD = {
 
 
 @pytest.fixture
-def kept(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+def stored(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """A record of alice's on this host, as root leaves it."""
     tmp_path.chmod(0o711)
     place = tmp_path / "records"
@@ -53,13 +53,13 @@ def kept(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
     return directory
 
 
-def vmgr_job_says(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+def vmgr_job_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What it prints; the configuration is not looked at."""
-    assert main.show(["job", *words], pathlib.Path("/nonexistent")) == 0
+    assert main.show(["job", *arguments], pathlib.Path("/nonexistent")) == 0
     return capsys.readouterr().out
 
 
-def test_show(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert lines[0] == "job 4711.head  alice  solve.sh  2 nodes x 1 guest  finished, exit status 0"
     assert lines[1] == "  -vm vcpus=6,img=tiny"
@@ -73,23 +73,23 @@ def test_show(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ["seconds", "6.0", "0.1", "0.2", "0.0", "0.3", "2.9", "3.4", "3.0", "0.6", "1.0"] in table
 
 
-def test_show_prints_what_the_guests_live_through(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_what_the_guests_live_through(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     survival = {"suspended": "its guests are saved to disk", "checkpoint": "no, because \x1b[2J", "moved": ""}
-    (kept / "record.json").write_text(json.dumps({**RECORD, "survival": survival}))
+    (stored / "record.json").write_text(json.dumps({**RECORD, "survival": survival}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert lines[2:4] == ["  suspended: its guests are saved to disk", "  checkpoint: no, because ?[2J"]
     assert not any("moved:" in line for line in lines)
     assert json.loads(vmgr_job_says(capsys, "show", "4711", "--json"))["survival"] == survival
     for broken in (3, "x", ["suspended"]):
-        (kept / "record.json").write_text(json.dumps({**RECORD, "survival": broken}))
+        (stored / "record.json").write_text(json.dumps({**RECORD, "survival": broken}))
         assert "suspended:" not in vmgr_job_says(capsys, "show", "4711")
 
 
-def test_show_draws_what_was_used_and_advises(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_draws_what_was_used_and_advises(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     phases = {**RECORD["phases"], "epilogue": {"began": 2000.0, "seconds": 1.0}}  # type: ignore[dict-item]
     first = {**RECORD["guests"][0], "used": {"cpu_s": 999.5, "ram_peak_bytes": 2**30}}  # type: ignore[index]
     record = {**RECORD, "phases": phases, "guests": [first], "ended": 2001.0}
-    (kept / "record.json").write_text(json.dumps(record))
+    (stored / "record.json").write_text(json.dumps(record))
     text = vmgr_job_says(capsys, "show", "4711")
     assert "\nused\n  vcn1-1  vcpus   ████░" in text
     assert "\nadvice\n  vCPUs: 1.0 of 6 worked on average; vcpus=1 would do\n  memory: at most 4 % of 24G" in text
@@ -99,7 +99,7 @@ def test_show_draws_what_was_used_and_advises(kept: pathlib.Path, capsys: pytest
 
 
 def test_show_without_blocks_draws_with_plain_characters(
-    kept: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_has_blocks", lambda: False)
     text = vmgr_job_says(capsys, "show", "4711")
@@ -107,44 +107,44 @@ def test_show_without_blocks_draws_with_plain_characters(
     assert text.isascii()
 
 
-def test_show_tells_of_security_updates(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_tells_of_security_updates(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
-    told = {"outcome": "timed out", "packages": 1, "seconds": 60, "reason": "3 more were not begun\x1b[2J"}
-    guests = [{**first, "updates": told}, {**second, "updates": {"outcome": "done", "packages": 12, "seconds": 9}}]
-    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    report = {"outcome": "timed out", "packages": 1, "seconds": 60, "reason": "3 more were not begun\x1b[2J"}
+    guests = [{**first, "updates": report}, {**second, "updates": {"outcome": "done", "packages": 12, "seconds": 9}}]
+    (stored / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert [line.rstrip().split("  ")[-1].strip() for line in lines if line.startswith(("guest", "vcn"))] == [
         "updates", "timed out, 1 package in 60 s", "done, 12 packages in 9 s",
     ]  # fmt: skip
     assert "  security updates of vcn1-1: 3 more were not begun?[2J" in lines
     for broken in ({"outcome": 3}, "none", {"outcome": "done", "packages": "many"}):
-        (kept / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "updates": broken}]}))
+        (stored / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "updates": broken}]}))
         assert "security updates of" not in vmgr_job_says(capsys, "show", "4711")
 
 
 def test_show_prints_the_cores_of_guests_that_had_some_of_their_own(
-    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
     guests = [{**first, "vcpu_cores": "4;6-7", "other_cores": "0-1"}, second]
-    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    (stored / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert [line for line in lines if line.startswith("  cores of")] == [
         "  cores of vcn1-1: vCPU 0 on 4, vCPU 1 on 6-7; other threads on 0-1"
     ]
     for broken in (3, "\x1b[2J", ["4"]):
-        (kept / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "vcpu_cores": broken}]}))
+        (stored / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "vcpu_cores": broken}]}))
         assert "cores of" not in vmgr_job_says(capsys, "show", "4711")
 
 
 def test_show_prints_the_cores_that_virtual_io_of_guests_has_used(
-    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
     of_first = {"vcpu_cores": "4;5", "other_cores": "1-3", "io_least": 1, "used": {"io_cores_most": 2, "io_changes": 4}}
     of_second = {"vcpu_cores": "4;5", "other_cores": "1-3", "io_least": 1, "used": {}}
     guests = [{**first, **of_first}, {**second, **of_second}]
-    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    (stored / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert [line for line in lines if line.startswith("  virtual I/O of")] == [
         "  virtual I/O of vcn1-1: cores 1-3, 1 in any case, at most 2 used, changed 4 times",
@@ -153,55 +153,57 @@ def test_show_prints_the_cores_that_virtual_io_of_guests_has_used(
 
 
 def test_show_prints_the_cells_and_pages_of_guests_that_had_some(
-    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
     guests = [{**first, "cells": "0:0-1:512;2:2-3:512", "pages": "2M"}, {**second, "cells": "1:0:64"}]
-    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    (stored / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert [line for line in lines if line.startswith("  memory of")] == [
         "  memory of vcn1-1: 512 MiB of NUMA cell 0 for vCPU 0-1; 512 MiB of NUMA cell 2 for vCPU 2-3, in pages of 2M",
         "  memory of vcn2-1: 64 MiB of NUMA cell 1 for vCPU 0",
     ]
     for broken in (3, "\x1b[2J", "0:0", ["0:0:1"]):
-        (kept / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "cells": broken}]}))
+        (stored / "record.json").write_text(json.dumps({**RECORD, "guests": [{**first, "cells": broken}]}))
         assert "memory of" not in vmgr_job_says(capsys, "show", "4711")
 
 
-def test_show_prints_which_promise_was_kept_for_guests(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_which_promise_was_kept_for_guests(
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = RECORD["guests"]  # type: ignore[misc]
     guests = [{**first, "side_channels": "strict"}, second]
-    (kept / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
+    (stored / "record.json").write_text(json.dumps({**RECORD, "guests": guests}))
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert [line for line in lines if "side channels" in line] == ["  side channels of vcn1-1: strict"]
 
 
-def test_show_for_programs(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_for_programs(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(vmgr_job_says(capsys, "show", "4711.head", "--start", "1", "--json"))
     assert facts["state"] == "finished"
     assert facts["guests"] == RECORD["guests"]
-    assert facts["consoles"] == {"vcn1-1": str(kept / "vcn1-1.console.log")}
+    assert facts["consoles"] == {"vcn1-1": str(stored / "vcn1-1.console.log")}
 
 
-def test_list(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     heading, row = vmgr_job_says(capsys, "list").splitlines()
     assert heading.split()[:4] == ["job", "start", "user", "name"]
     assert row.split()[:4] == ["4711.head", "1", "alice", "solve.sh"]
     assert row.split()[-2:] == ["finished", "0"]
     assert [one["job_id"] for one in json.loads(vmgr_job_says(capsys, "list", "4711", "--json"))] == ["4711.head"]
-    files.make_record_directory(kept.parent / "4712.head.1", ALICE)
-    os.utime(kept, (1, 1))
+    files.make_record_directory(stored.parent / "4712.head.1", ALICE)
+    os.utime(stored, (1, 1))
     assert "1 older ones were not looked at" in vmgr_job_says(capsys, "list", "--last", "1")
 
 
 def test_log_is_chosen_by_level_with_all_lines_of_each_entry(
-    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     event_log.configure(event_log.LogSettings(), program="hook", component="prologue", job="", job_level="info")
     texts = ("prologue of job 4711.head", "info"), ("Traceback:\n  File x", "error"), ("left behind", "warning")
     entries = [event_log.format_text(text, level).decode() for text, level in texts]
-    (kept / "vtorque.log").write_text(f"{entries[0]}TASK [plan] ***\nok: [cn1]\n{entries[1]}{entries[2]}")
-    assert vmgr_job_says(capsys, "log", "4711") == (kept / "vtorque.log").read_text()
+    (stored / "vtorque.log").write_text(f"{entries[0]}TASK [plan] ***\nok: [cn1]\n{entries[1]}{entries[2]}")
+    assert vmgr_job_says(capsys, "log", "4711") == (stored / "vtorque.log").read_text()
     assert vmgr_job_says(capsys, "log", "4711", "--level", "warning") == entries[1] + entries[2]
     assert vmgr_job_says(capsys, "log", "4711", "--level", "error") == entries[1]
     everything = json.loads(vmgr_job_says(capsys, "log", "4711", "--json"))
@@ -210,7 +212,7 @@ def test_log_is_chosen_by_level_with_all_lines_of_each_entry(
     assert everything[3]["pid"] == str(os.getpid())
 
 
-def test_log_and_console(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_and_console(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert vmgr_job_says(capsys, "log", "4711") == "began\n?[2Jended\n"
     lines = json.loads(vmgr_job_says(capsys, "log", "4711", "--json"))
     assert lines == [{"message": "began"}, {"message": "?[2Jended"}]
@@ -220,7 +222,7 @@ def test_log_and_console(kept: pathlib.Path, capsys: pytest.CaptureFixture[str])
         vmgr_job_says(capsys, "console", "4711", "--node", "cn2")
 
 
-def test_report(kept: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report(stored: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert vmgr_job_says(capsys, "report", "4711", "--svg", "-").startswith("<?xml")
     page = tmp_path / "report.html"
     vmgr_job_says(capsys, "report", "4711", "--html", str(page))
@@ -251,30 +253,30 @@ exec setpriv --reuid="$uid" --regid="$uid" --clear-groups \
 """As on a host: whoever has an account can read what is installed, wherever it came from."""
 
 
-def as_user(kept: pathlib.Path, uid: int, *words: str) -> subprocess.CompletedProcess[str]:
+def as_user(stored: pathlib.Path, uid: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     """vmgr as somebody else than root, from its first line on."""
-    place = kept.parent.parent / "installed"
+    place = stored.parent.parent / "installed"
     call = ["unshare", "--mount", "--propagation", "private", "bash", "-euc", INSTALLED, "as_user", str(place),
-            str(uid), sys.prefix, str(CHECKOUT), PROGRAM, str(kept.parent), "job", *words]  # fmt: skip
+            str(uid), sys.prefix, str(CHECKOUT), PROGRAM, str(stored.parent), "job", *arguments]  # fmt: skip
     return subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.fixture
-def passable(kept: pathlib.Path) -> pathlib.Path:
+def passable(stored: pathlib.Path) -> pathlib.Path:
     """The way to the records is open to all."""
-    for parent in list(kept.parents)[1:-1]:
+    for parent in list(stored.parents)[1:-1]:
         if not parent.stat().st_mode & 0o001:
             parent.chmod(parent.stat().st_mode | 0o011)
-    return kept
+    return stored
 
 
 def test_owner_sees_his_job_and_nobody_else_does(passable: pathlib.Path) -> None:
-    for words in (("show", "4711"), ("log", "4711"), ("console", "4711"), ("list",)):
-        mine = as_user(passable, ALICE, *words)
+    for arguments in (("show", "4711"), ("log", "4711"), ("console", "4711"), ("list",)):
+        mine = as_user(passable, ALICE, *arguments)
         assert mine.returncode == 0, mine.stderr
-        theirs = as_user(passable, BOB, *words)
+        theirs = as_user(passable, BOB, *arguments)
         assert "Traceback" not in theirs.stderr
-        if words == ("list",):
+        if arguments == ("list",):
             assert "4711.head" in mine.stdout
             assert (theirs.returncode, theirs.stdout) == (0, "no records that you may read\n")
         else:
@@ -283,24 +285,25 @@ def test_owner_sees_his_job_and_nobody_else_does(passable: pathlib.Path) -> None
             assert "not yours to read" in theirs.stderr
 
 
-@pytest.mark.parametrize("words", [[], ["list"], ["show"], ["log"], ["console"], ["report"]])
-def test_help_teaches(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [[], ["list"], ["show"], ["log"], ["console"], ["report"]])
+def test_help_teaches(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.show(["job", *words, "--help"])
+        main.show(["job", *arguments, "--help"])
     assert ended.value.code == 0
-    assert ("examples:" in capsys.readouterr().out) == bool(words)
+    assert ("examples:" in capsys.readouterr().out) == bool(arguments)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.421, "0.42s"), (12.34, "12.3s"), (302.9, "5m02s"), (20460, "5h41m"), (360000, "100h00m")]
+    ("seconds", "printed"),
+    [(0.421, "0.42s"), (12.34, "12.3s"), (302.9, "5m02s"), (20460, "5h41m"), (360000, "100h00m")],
 )
-def test_duration(seconds: float, shown: str) -> None:
-    assert job.duration(seconds) == shown
+def test_duration(seconds: float, printed: str) -> None:
+    assert job.duration(seconds) == printed
 
 
-def test_show_names_the_hosts_that_stay_bare(kept: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_names_the_hosts_that_stay_bare(stored: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     mixed = {**RECORD, "nodes": ["cn1", "cn2", "cn3"], "bare": ["cn2", "cn3"], "guests": RECORD["guests"][:1]}
-    files.write(kept / "record.json", json.dumps(mixed), reader_uid=ALICE)
+    files.write(stored / "record.json", json.dumps(mixed), reader_uid=ALICE)
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert lines[0] == "job 4711.head  alice  solve.sh  1 node x 1 guest + 2 bare  finished, exit status 0"
     assert "  bare hosts: cn2, cn3" in lines
@@ -308,11 +311,11 @@ def test_show_names_the_hosts_that_stay_bare(kept: pathlib.Path, capsys: pytest.
 
 
 def test_show_names_spare_nodes_and_those_that_were_replaced(
-    kept: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    stored: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replaced = [{"node": "cn1", "by": "cn3", "why": "bridge br0: is missing"}]
     record = {**RECORD, "nodes": ["cn3", "cn2"], "spares": ["cn4"], "replaced": replaced}
-    files.write(kept / "record.json", json.dumps(record), reader_uid=ALICE)
+    files.write(stored / "record.json", json.dumps(record), reader_uid=ALICE)
     lines = vmgr_job_says(capsys, "show", "4711").splitlines()
     assert "  spare nodes: cn4" in lines
     assert "  cn3 took the place of cn1: bridge br0: is missing" in lines

@@ -132,11 +132,11 @@ def stand_in_ssh(tmp_path: pathlib.Path, script: str) -> str:
     return str(program)
 
 
-@pytest.mark.parametrize("words", [(), (host_name(),)])
+@pytest.mark.parametrize("arguments", [(), (host_name(),)])
 def test_topology_of_this_node_is_drawn(
-    words: tuple[str, ...], topology: node_topology.NodeTopology, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], topology: node_topology.NodeTopology, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, output = run_vmgr(capsys, "node", "topology", *words)
+    status, output = run_vmgr(capsys, "node", "topology", *arguments)
     assert (status, output.splitlines()[0]) == (
         0,
         f"{topology.node}: 2 NUMA cells, 16 cores, 32 threads, 128G of memory",

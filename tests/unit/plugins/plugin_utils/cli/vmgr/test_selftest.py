@@ -37,7 +37,7 @@ class Site:
         self.reports: dict[str, Report] = {}
         self.interrupted = False
         self.broken = ""
-        self.kept: list[str] = []
+        self.stored: list[str] = []
         self.deleted: list[str] = []
         call = selftest.selftest_call
         patch.setattr(selftest.os, "geteuid", lambda: self.uid)
@@ -54,7 +54,7 @@ class Site:
         patch.setattr(call, "submit", self.submit)
         patch.setattr(call, "wait", self.wait)
         patch.setattr(call, "take_back", self.take_back)
-        patch.setattr(call, "tidy", lambda trials: self.kept.extend(trial.where for trial in trials))
+        patch.setattr(call, "tidy", lambda trials: self.stored.extend(trial.where for trial in trials))
         patch.setattr(call, "report", lambda trial, *_words: (self.reports.get(trial.where, well(trial.where)), None))
 
     def nodes(self) -> tuple[BatchNode, ...]:
@@ -90,7 +90,7 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("words", "property_", "where"),
+    ("arguments", "property_", "where"),
     [
         ((), None, ["1"]),
         (("--nodes", "3"), None, ["3"]),
@@ -100,28 +100,29 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     ],
 )
 def test_selftest_runs_on_the_requested_nodes(
-    site: Site, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], property_: str | None, where: list[str]
+    site: Site, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], property_: str | None, where: list[str]
 ) -> None:
     site.policy = Policy(vm_node_property=property_)
-    status, text = run_vmgr(capsys, "selftest", *words, "--json")
+    status, text = run_vmgr(capsys, "selftest", *arguments, "--json")
     assert status == 0
     assert [one["nodes"] for one in json.loads(text)] == [[name] for name in where]
-    assert site.kept == where, "directories go"
+    assert site.stored == where, "directories go"
 
 
 @pytest.mark.parametrize(
-    ("uid", "words", "who"), [(1001, (), "alice"), (1001, ("--user", "alice"), "alice"), (0, ("--user", "bob"), "bob")]
+    ("uid", "arguments", "who"),
+    [(1001, (), "alice"), (1001, ("--user", "alice"), "alice"), (0, ("--user", "bob"), "bob")],
 )
 def test_selftest_job_belongs_to_the_requested_user(
-    site: Site, capsys: pytest.CaptureFixture[str], uid: int, words: tuple[str, ...], who: str
+    site: Site, capsys: pytest.CaptureFixture[str], uid: int, arguments: tuple[str, ...], who: str
 ) -> None:
     site.uid = uid
-    assert run_vmgr(capsys, "selftest", *words, "--image", "debian12", "--queue", "fast")[0] == 0
+    assert run_vmgr(capsys, "selftest", *arguments, "--image", "debian12", "--queue", "fast")[0] == 0
     assert site.asked == ("img=debian12,vcpus=1,ram=1024M,vms_per_node=1", who, "fast")
 
 
 @pytest.mark.parametrize(
-    ("uid", "words", "why"),
+    ("uid", "arguments", "why"),
     [
         (0, (), "no job is submitted as root"),
         (1001, ("--user", "bob"), "only root"),
@@ -136,11 +137,11 @@ def test_selftest_job_belongs_to_the_requested_user(
         (1001, ("--node", "cn["), "nodes"),
     ],
 )
-def test_wrong_command_line(site: Site, uid: int, words: tuple[str, ...], why: str) -> None:
+def test_wrong_command_line(site: Site, uid: int, arguments: tuple[str, ...], why: str) -> None:
     site.uid = uid
     with pytest.raises(UserFault, match=why):
-        main.show(["selftest", *words])
-    assert site.kept == []
+        main.show(["selftest", *arguments])
+    assert site.stored == []
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_interrupted_it_takes_its_jobs_back(site: Site, capsys: pytest.CaptureFi
         main.show(["selftest", "--each-node"])
     assert site.deleted == ["cn1.fe", "cn2.fe"]
     assert "interrupted: deleted: cn1.fe, cn2.fe" in capsys.readouterr().err
-    assert site.kept == ["cn1", "cn2"]
+    assert site.stored == ["cn1", "cn2"]
 
 
 def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +176,7 @@ def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str
         main.show(["selftest", "--each-node"])
     assert site.deleted == ["cn1.fe"]
     assert "vmgr: selftest: not done: deleted: cn1.fe\n" in capsys.readouterr().err
-    assert site.kept == ["cn1", "cn2"]
+    assert site.stored == ["cn1", "cn2"]
 
 
 def test_fault_before_any_job_is_told_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,8 +199,8 @@ def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     monkeypatch.setattr(selftest.selftest_call, "report", report)
     workload, figures = tmp_path / "app.sh", tmp_path / "figures.json"
     workload.write_text("sleep 1\n", encoding="utf-8")
-    words = ("--repeat", "3", "--workload", str(workload), "--figures", str(figures))
-    status, text = run_vmgr(capsys, "selftest", *words)
+    arguments = ("--repeat", "3", "--workload", str(workload), "--figures", str(figures))
+    status, text = run_vmgr(capsys, "selftest", *arguments)
     assert status == 0
     assert [line.split() for line in text.splitlines() if line.startswith(("least", "median", "most"))] == [
         ["least", "1.0"], ["median", "2.0"], ["most", "3.0"]
@@ -207,8 +208,8 @@ def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     assert json.loads(figures.read_text(encoding="utf-8")) == {
         "selftest_workload_s": 2.0, "selftest_workload_s_runs": [1.0, 3.0, 2.0]
     }  # fmt: skip
-    assert site.kept == ["1"] * 3, "directories of all runs go"
-    _status, text = run_vmgr(capsys, "selftest", *words, "--json")
+    assert site.stored == ["1"] * 3, "directories of all runs go"
+    _status, text = run_vmgr(capsys, "selftest", *arguments, "--json")
     assert [one["seconds"] for one in json.loads(text)] == [{"workload": 1.0}, {"workload": 3.0}, {"workload": 2.0}]
 
 

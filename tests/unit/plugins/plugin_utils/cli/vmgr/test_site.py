@@ -65,11 +65,11 @@ def records(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.
     return place
 
 
-def vmgr_site(tmp_path: pathlib.Path, *words: str, configuration: str = "") -> int:
+def vmgr_site(tmp_path: pathlib.Path, *arguments: str, configuration: str = "") -> int:
     """Its exit status."""
     path = tmp_path / "vtorque.yml"
     path.write_text(configuration or "{}\n")
-    return main.show(["site", "report", *words], path)
+    return main.show(["site", "report", *arguments], path)
 
 
 def test_report_writes_a_page_that_everybody_may_read_and_nothing_else(

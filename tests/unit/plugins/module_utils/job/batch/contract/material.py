@@ -55,7 +55,7 @@ class Material(t.Protocol):
             user: the same for the user.
         """
 
-    def request_in(self, words: t.Sequence[str]) -> Request | None:
+    def request_in(self, arguments: t.Sequence[str]) -> Request | None:
         """Return the request among the arguments of the command that takes jobs."""
 
     def server(self, state: str) -> None:

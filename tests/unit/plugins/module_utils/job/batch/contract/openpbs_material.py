@@ -101,9 +101,9 @@ class OpenPbsMaterial(PbsMaterial):
         call |= {"job": job_id or call["job"], "user": user or call["user"]}
         return [name, "yes"], {"VTORQUE_CALL": json.dumps(call)}
 
-    def request_in(self, words: t.Sequence[str]) -> Request | None:
+    def request_in(self, arguments: t.Sequence[str]) -> Request | None:
         mark = "vtorque="
-        return next((Request.decode(word.removeprefix(mark)) for word in words if word.startswith(mark)), None)
+        return next((Request.decode(word.removeprefix(mark)) for word in arguments if word.startswith(mark)), None)
 
     def offer_script(self, content: bytes) -> list[str]:
         path = self.jobs / "4[1].p0.SC"

@@ -121,8 +121,8 @@ class SlurmMaterial(FakeServer):
         environment["SLURM_JOB_USER"] = user or environment["SLURM_JOB_USER"]
         return [name, "yes"], environment
 
-    def request_in(self, words: t.Sequence[str]) -> Request | None:
-        for word in words:
+    def request_in(self, arguments: t.Sequence[str]) -> Request | None:
+        for word in arguments:
             if data := comment.unpack(word.removeprefix("--comment=")):
                 return Request.decode(PREFIX + base64.urlsafe_b64encode(data).decode().rstrip("="))
         return None

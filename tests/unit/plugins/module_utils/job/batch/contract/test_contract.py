@@ -378,8 +378,8 @@ def unread() -> bytes:
     raise AssertionError("the script does not stand on standard input")
 
 
-def submission(material: Material, words: list[str]) -> Submission:
-    asked = registry.open_front(material.system).read_call(words, {}).read_script(unread)
+def submission(material: Material, arguments: list[str]) -> Submission:
+    asked = registry.open_front(material.system).read_call(arguments, {}).read_script(unread)
     return prepare(asked, POLICY, Site(Offers(None), {}, lambda _queue: ()), "/home/alice")
 
 
@@ -396,13 +396,13 @@ def test_command_that_takes_jobs_is_beside_the_sites_qsub(material: Material) ->
 def test_request_of_the_command_line_counts_over_that_of_the_script(material: Material, tmp_path: pathlib.Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n{material.vm_line} vcpus=3,ram=1G\ntrue\n{material.vm_line} vcpus=9\n")
-    words = ["-vm", "vcpus=5", str(script)]
-    asked = registry.open_front(material.system).read_call(words, {}).read_script(unread)
+    arguments = ["-vm", "vcpus=5", str(script)]
+    asked = registry.open_front(material.system).read_call(arguments, {}).read_script(unread)
     assert asked.vm_lines == (2,)
     (text, origin), _own = (layer[0] for layer in asked.layers)
     assert text == "vcpus=3,ram=1G"
     assert origin.endswith("job.sh, line 2")
-    handover = submission(material, words).handover
+    handover = submission(material, arguments).handover
     request = material.request_in(handover.argv)
     assert request is not None
     assert request.values == {"vcpus": 5, "ram": 1024}

@@ -83,8 +83,8 @@ class TorqueMaterial(PbsMaterial):
         # as templates/batch/torque/hook.sh.j2 hands them on
         return [name, "yes", *parent, *superior, *arguments], {}
 
-    def request_in(self, words: t.Sequence[str]) -> Request | None:
-        return next((Request.decode(word[2:]) for word in words if word.startswith("x=")), None)
+    def request_in(self, arguments: t.Sequence[str]) -> Request | None:
+        return next((Request.decode(word[2:]) for word in arguments if word.startswith("x=")), None)
 
     def offer_script(self, content: bytes) -> list[str]:
         path = self.jobs / "0.trqhead.SC"

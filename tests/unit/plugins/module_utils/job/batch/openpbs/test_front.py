@@ -39,13 +39,13 @@ def submit(*argv: str, script: str = "true\n", policy: Policy = POLICY) -> tuple
 
 
 def test_arguments_are_read_as_qsub_reads_them() -> None:
-    words = ["-Vjoe", "-l", "select=2:ncpus=8", "-vm", "vcpus=2", "-J1-4", "--dry-run", "-l", "place=excl", "-z"]
-    asked = job(*words)
+    arguments = ["-Vjoe", "-l", "select=2:ncpus=8", "-vm", "vcpus=2", "-J1-4", "--dry-run", "-l", "place=excl", "-z"]
+    asked = job(*arguments)
     given = asked.arguments.given
     assert given == (("V", ""), ("j", "oe"), ("l", "select=2:ncpus=8"), ("J", "1-4"), ("l", "place=excl"), ("z", ""))
     assert asked.layers == ((), (("vcpus=2", "command line"),))
-    assert front.read_call(words, {}).argv == (*words[:3], words[5], *words[7:])
-    assert dict(front.read_call(words, {}).own) == {"--dry-run": None}
+    assert front.read_call(arguments, {}).argv == (*arguments[:3], arguments[5], *arguments[7:])
+    assert dict(front.read_call(arguments, {}).own) == {"--dry-run": None}
     for wrong in (["-l"], ["-vm"], ["--what"]):
         with pytest.raises(UserFault, match=r"missing|no such"):
             front.read_call(wrong, {})
@@ -75,7 +75,7 @@ def test_prefix_of_directives_is_the_users() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "reason"),
+    ("arguments", "reason"),
     [
         (("-t", "1-4"), "-J FIRST-LAST"), (("-d", "/x"), "cd"), (("-F", "a"), "no arguments"), (("-n",), "place=excl"),
         (("-T", "x"), "job types"), (("-x",), "terminal"), (("-X",), "display"), (("-i", "/x"), "standard input"),
@@ -84,10 +84,10 @@ def test_prefix_of_directives_is_the_users() -> None:
         (("-Wsandbox=PRIVATE",), "home"), (("-l", "vtorque=vtorque:abc"), "-vm"), (("-R", "n"), "home"),
     ],
 )  # fmt: skip
-def test_word_that_openpbs_does_not_have_is_refused_with_what_to_do(words: tuple[str, ...], reason: str) -> None:
-    assert reason in refusals(*words)
-    assert "command line" in refusals(*words)
-    text = refusals(script=f"#PBS -N y\n#PBS {' '.join(words)}\ntrue\n")
+def test_word_that_openpbs_does_not_have_is_refused_with_what_to_do(arguments: tuple[str, ...], reason: str) -> None:
+    assert reason in refusals(*arguments)
+    assert "command line" in refusals(*arguments)
+    text = refusals(script=f"#PBS -N y\n#PBS {' '.join(arguments)}\ntrue\n")
     assert reason in text
     assert "standard input, line 2" in text
 
@@ -134,12 +134,12 @@ def test_job_that_asks_for_nothing_gets_a_chunk_for_its_machine() -> None:
 
 
 def test_chunk_that_is_too_small_gets_more_and_that_is_said() -> None:
-    words, notices = submit("-l", "select=2:ncpus=2:mem=1gb+1:ncpus=8:mem=4gb,walltime=1:00", "-N", "x")
+    arguments, notices = submit("-l", "select=2:ncpus=2:mem=1gb+1:ncpus=8:mem=4gb,walltime=1:00", "-N", "x")
     select = "select=2:ncpus=5:mem=2048mb+1:ncpus=8:mem=4gb"
-    assert words == ("-l", select, "-l", "walltime=1:00", "-N", "x")
+    assert arguments == ("-l", select, "-l", "walltime=1:00", "-N", "x")
     assert notices == ("chunk 2:ncpus=2:mem=1gb is too small for the machine, and becomes 2:ncpus=5:mem=2048mb",)
-    words, notices = submit(script="#PBS -l select=1:ncpus=1\n")
-    assert words == ("-l", "select=1:ncpus=5:mem=2048mb")
+    arguments, notices = submit(script="#PBS -l select=1:ncpus=1\n")
+    assert arguments == ("-l", "select=1:ncpus=5:mem=2048mb")
     assert len(notices) == 1
     assert submit("-l", "ncpus=2,mem=1gb")[0] == ("-l", "ncpus=2,mem=1gb"), "no select may stand beside these"
     assert submit("-l", "select=what")[0] == ("-l", "select=what"), "qsub will say so"
@@ -170,8 +170,8 @@ def test_chunk_that_no_node_has_is_refused_before_it_waits_for_ever() -> None:
     ],
 )
 def test_shell_travels_in_the_request_and_not_to_qsub(given: tuple[str, ...], left: tuple[str, ...]) -> None:
-    words, _notices = submit(*given, "-l", "select=1:ncpus=5:mem=2gb")
-    assert words == (*left, "-l", "select=1:ncpus=5:mem=2gb")
+    arguments, _notices = submit(*given, "-l", "select=1:ncpus=5:mem=2gb")
+    assert arguments == (*left, "-l", "select=1:ncpus=5:mem=2gb")
     shell = job(*given).shell
     assert shell == (("/bin/zsh", "command line") if "/bin/zsh" in "".join(given) else None)
 

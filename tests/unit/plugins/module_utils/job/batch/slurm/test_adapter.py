@@ -295,9 +295,9 @@ def test_order_means_one_member_of_an_array(order: str, array: int, member: int 
     """The array's own number, which its last member keeps, would mean all of them."""
     slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": array, "array_task_id": member}))
     ORDERS[order](slurm, "4.lab")
-    words = {word.removeprefix("jobid=") for command in slurm.orders for word in command}
-    assert name in words
-    assert words & {"4", "4_3", "4_0", "2_1"} == {name}
+    arguments = {word.removeprefix("jobid=") for command in slurm.orders for word in command}
+    assert name in arguments
+    assert arguments & {"4", "4_3", "4_0", "2_1"} == {name}
     assert all({name, f"jobid={name}"} & set(command) for command in slurm.orders)
     assert slurm.release_command("4.lab") == f"scontrol release {name}"
 

@@ -102,12 +102,12 @@ def test_expand_of_written_ranges_is_what_was_written(
 ) -> None:
     texts, hosts = list(plain), list(plain)
     for name, spans in items:
-        words = []
+        arguments = []
         for first, more, width in spans:
             low, high = f"{first:0{width}d}", f"{first + more:0{width}d}"
-            words.append(low if not more else f"{low}-{high}")
+            arguments.append(low if not more else f"{low}-{high}")
             hosts += [f"{name}{number:0{width}d}" for number in range(first, first + more + 1)]
-        texts.append(f"{name}[{','.join(words)}]")
+        texts.append(f"{name}[{','.join(arguments)}]")
     if len(set(hosts)) == len(hosts):
         assert list(host_list.expand(",".join(texts))) == hosts
     else:

@@ -25,8 +25,8 @@ SMALL = NodeSize("batch", 2, 24105)
 POLICY = Policy(batch_system="slurm", img_default="tiny", distro_default="debian", vcpus_default=1, ram_default=512)
 
 
-def faults(*words: str, sizes: t.Sequence[NodeSize] = (SMALL, SMALL)) -> dict[str, str]:
-    asked = open_front("slurm").read_call([*words, "--wrap", "true"], {}).read_script(bytes)
+def faults(*arguments: str, sizes: t.Sequence[NodeSize] = (SMALL, SMALL)) -> dict[str, str]:
+    asked = open_front("slurm").read_call([*arguments, "--wrap", "true"], {}).read_script(bytes)
     return {fault.key: fault.message for fault in asked.object_to_sizes(sizes)}
 
 
@@ -47,7 +47,7 @@ def test_answer_of_another_form_tells_of_no_node(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "key", "number"),
+    ("arguments", "key", "number"),
     [
         (("-n", "8"), "--ntasks", "4, at most 2 a node"),
         (("-n3", "-c2"), "--ntasks", "6 processors"),
@@ -61,22 +61,22 @@ def test_answer_of_another_form_tells_of_no_node(text: str) -> None:
     ],
 )
 def test_job_that_would_wait_for_ever_is_refused_with_the_largest_nodes_numbers(
-    words: tuple[str, ...], key: str, number: str
+    arguments: tuple[str, ...], key: str, number: str
 ) -> None:
-    found = faults(*words)
+    found = faults(*arguments)
     assert list(found) == [key]
     assert number in found[key]
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("-n4",), ("-N2",), ("-N1-9",), ("-c2",), ("-n2", "-c2"), ("--mem=24105",), ("--mem=0",), ("--mem=20G",),
         ("-n8", "--overcommit"), ("-n8", "-O"), ("-N3", "-w", "cn[1-3]"), ("-N", "2k"), ("--mem=all",), ("-n", "many"),
     ],
 )  # fmt: skip
-def test_job_that_may_run_is_sbatchs_to_judge(words: tuple[str, ...]) -> None:
-    assert faults(*words) == {}
+def test_job_that_may_run_is_sbatchs_to_judge(arguments: tuple[str, ...]) -> None:
+    assert faults(*arguments) == {}
 
 
 def test_job_runs_in_one_of_the_partitions() -> None:
@@ -111,28 +111,28 @@ def test_sizes_are_one_question_to_the_controller(tmp_path: pathlib.Path) -> Non
     assert node_sizes.UNCERTAIN
 
 
-def words_of(*words: str, keys: str = "spare=1") -> list[str]:
-    asked = open_front("slurm").read_call(["-vm", keys, *words, "--wrap", "true"], {}).read_script(bytes)
+def words_of(*arguments: str, keys: str = "spare=1") -> list[str]:
+    asked = open_front("slurm").read_call(["-vm", keys, *arguments, "--wrap", "true"], {}).read_script(bytes)
     handover = prepare(asked, POLICY, Site(Offers(), {}, lambda _queue: ()), "/home/alice").handover
     return list(handover.argv)
 
 
 @pytest.mark.parametrize(
-    ("words", "keys", "nodes"),
+    ("arguments", "keys", "nodes"),
     [
         ((), "spare=1", "--nodes=2"),
         (("-N2",), "spare=1", "--nodes=3"),
         (("--nodes", "4", "--ntasks-per-node=2"), "spare=2", "--nodes=6"),
     ],
 )
-def test_spare_nodes_are_asked_for_besides(words: tuple[str, ...], keys: str, nodes: str) -> None:
+def test_spare_nodes_are_asked_for_besides(arguments: tuple[str, ...], keys: str, nodes: str) -> None:
     """Of several options sbatch takes the last one."""
-    found = [word for word in words_of(*words, keys=keys) if word.startswith(("-N", "--nodes"))]
+    found = [word for word in words_of(*arguments, keys=keys) if word.startswith(("-N", "--nodes"))]
     assert found[-1] == nodes
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (("-N2", "-w", "n1,n2"), "asks for hosts by name"),
         (("-N2-4",), "or their number is not known"),
@@ -140,6 +140,6 @@ def test_spare_nodes_are_asked_for_besides(words: tuple[str, ...], keys: str, no
         (("-n4",), "spread over the spare nodes"),
     ],
 )
-def test_spare_node_that_could_not_take_every_place_is_refused(words: tuple[str, ...], why: str) -> None:
+def test_spare_node_that_could_not_take_every_place_is_refused(arguments: tuple[str, ...], why: str) -> None:
     with pytest.raises(UserFault, match=why):
-        words_of(*words)
+        words_of(*arguments)

@@ -73,9 +73,9 @@ def test_stand_in_writes_what_slurm_wrote(moment: str, number: int) -> None:
     assert {key: seen[key] for key in seen if key not in differing} == {
         key: wrote[key] for key in wrote if key not in differing
     }
-    shown = slurm_stand_in.answer(data, ("scontrol", "-d", "show", "job", one_job.name_of(wrote)))
-    assert shown is not None
-    assert one_job.read_detail(shown.decode(), wrote) == one_job.read_detail(detail(number), wrote)
+    printed = slurm_stand_in.answer(data, ("scontrol", "-d", "show", "job", one_job.name_of(wrote)))
+    assert printed is not None
+    assert one_job.read_detail(printed.decode(), wrote) == one_job.read_detail(detail(number), wrote)
 
 
 def test_job_whose_user_wrote_what_slurm_writes_cannot_start_and_is_where_it_is() -> None:

@@ -127,8 +127,8 @@ def test_offline_with_our_note_and_back(tmp_path: pathlib.Path, name: str) -> No
     assert batch.clear(name, "another cause") is False
     assert batch.clear(name, "libvirt is dead") is True
     assert batch.note(name) == ""
-    told = [call for call in recorder.calls if call[1] != "-x"]
-    assert told == [["pbsnodes", "-o", "-N", "vtorque: libvirt is dead", "n1.site"],
+    report = [call for call in recorder.calls if call[1] != "-x"]
+    assert report == [["pbsnodes", "-o", "-N", "vtorque: libvirt is dead", "n1.site"],
                     ["pbsnodes", "-c", "-N", "", "n1.site"]]  # fmt: skip
 
 
@@ -155,12 +155,12 @@ def test_what_an_administrator_said_is_left_alone(tmp_path: pathlib.Path, state:
     assert all(call[1] == "-x" for call in recorder.calls)
 
 
-@pytest.mark.parametrize("told", ["offline", "hold"])
-def test_what_does_not_stick_is_a_site_fault(tmp_path: pathlib.Path, told: str) -> None:
+@pytest.mark.parametrize("report", ["offline", "hold"])
+def test_what_does_not_stick_is_a_site_fault(tmp_path: pathlib.Path, report: str) -> None:
     Recorder(tmp_path, deaf=True)
     batch = adapter.Torque(tmp_path)
     with pytest.raises(SiteFault, match="is not"):
-        batch.offline("n1", "x") if told == "offline" else batch.hold("7.s")
+        batch.offline("n1", "x") if report == "offline" else batch.hold("7.s")
 
 
 def test_hold_is_the_owners_to_release(tmp_path: pathlib.Path) -> None:

@@ -120,7 +120,7 @@ def test_variable_list(text: str, variables: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         (b"<Data>", b'<!DOCTYPE Data [<!ENTITY a "b">]><Data>', "document type"),
         (b"<Data>", b'<!DOCTYPE Data SYSTEM "file:///etc/passwd"><Data>', "document type"),
@@ -131,9 +131,9 @@ def test_variable_list(text: str, variables: dict[str, str]) -> None:
         (b"</Job>", b"</Job><Job><Job_Id>11.th</Job_Id></Job>", "stands twice"),
     ],
 )
-def test_answer_that_cannot_be_believed(old: bytes, new: bytes, words: str) -> None:
+def test_answer_that_cannot_be_believed(old: bytes, new: bytes, message: str) -> None:
     assert old in COMPLETE
-    with pytest.raises(SiteFault, match=words):
+    with pytest.raises(SiteFault, match=message):
         answers.parse_job(COMPLETE.replace(old, new), "11.th")
 
 

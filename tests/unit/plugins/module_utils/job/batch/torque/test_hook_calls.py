@@ -94,10 +94,10 @@ def test_a_clock_that_somebody_sets_moves_no_deadline(
 
 
 @pytest.mark.parametrize(
-    ("role", "said", "session"),
+    ("role", "output", "session"),
     [("epilogue", "4711", 4711), ("epilogue.parallel", "0", 0), ("epilogue", "", 0), ("epilogue", "-1", 0),
      ("epilogue", "x", 0), ("prologue", "4711", 0)],
 )  # fmt: skip
-def test_session_of_the_job(role: str, said: str, session: int) -> None:
-    words = [role, "yes", "1", "t1", "1.th", "alice", "g", "name", said, *[""] * 6]
-    assert hook_calls.read_call(words, {}).session == session
+def test_session_of_the_job(role: str, output: str, session: int) -> None:
+    arguments = [role, "yes", "1", "t1", "1.th", "alice", "g", "name", output, *[""] * 6]
+    assert hook_calls.read_call(arguments, {}).session == session

@@ -82,13 +82,13 @@ def test_the_second_time_nothing_changes(places: Places) -> None:
 def test_what_would_be_done_is_what_is_done(places: Places) -> None:
     furnish(places)
     was = tree(places.mom_priv.parent)
-    told = mom_hooks.present(places, TEXT, check=True)
+    report = mom_hooks.present(places, TEXT, check=True)
     assert tree(places.mom_priv.parent) == was
-    assert mom_hooks.present(places, TEXT) == told
-    assert mom_hooks.present(places, TEXT).before == told.after
-    told = mom_hooks.absent(places, check=True)
-    assert mom_hooks.absent(places) == told
-    assert mom_hooks.absent(places).before == told.after
+    assert mom_hooks.present(places, TEXT) == report
+    assert mom_hooks.present(places, TEXT).before == report.after
+    report = mom_hooks.absent(places, check=True)
+    assert mom_hooks.absent(places) == report
+    assert mom_hooks.absent(places).before == report.after
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -152,10 +152,10 @@ def test_a_run_that_ended_between_keeping_and_putting_is_finished(
     was = tree(places.mom_priv.parent)
     put, count = mom_hooks._put, iter(range(9))
 
-    def full(*words: t.Any) -> None:
+    def full(*arguments: t.Any) -> None:
         if next(count) == 2:
             raise OSError(28, "No space left on device")
-        put(*words)
+        put(*arguments)
 
     monkeypatch.setattr(mom_hooks, "_put", full)
     with pytest.raises(SiteFault, match="No space left"):
@@ -213,15 +213,15 @@ def test_all_hooks_that_torque_would_not_run_are_named_at_once(places: Places) -
     hook(places.mom_priv / "prologue", mode=0o775)
     (places.mom_priv / "epilogue").mkdir()
     was = tree(places.mom_priv.parent)
-    with pytest.raises(SiteFault) as told:
+    with pytest.raises(SiteFault) as report:
         mom_hooks.present(places, TEXT, check=True)
-    assert "/prologue: Torque does not run such a hook" in str(told.value)
-    assert "/epilogue: is no file" in str(told.value)
+    assert "/prologue: Torque does not run such a hook" in str(report.value)
+    assert "/epilogue: is no file" in str(report.value)
     assert tree(places.mom_priv.parent) == was
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("spoil", "message"),
     [
         (lambda p: p.chmod(0o775), "Torque does not run such a hook"),
         (lambda p: p.chmod(0o644), "Torque does not run such a hook"),
@@ -229,13 +229,13 @@ def test_all_hooks_that_torque_would_not_run_are_named_at_once(places: Places) -
     ],
 )
 def test_a_hook_that_torque_would_not_run_is_refused(
-    places: Places, spoil: t.Callable[[pathlib.Path], t.Any], words: str
+    places: Places, spoil: t.Callable[[pathlib.Path], t.Any], message: str
 ) -> None:
     hook(places.mom_priv / "epilogue")
     hook(places.mom_priv / "prologue")
     spoil(places.mom_priv / "epilogue")
     was = tree(places.mom_priv.parent)
-    with pytest.raises(SiteFault, match=words):
+    with pytest.raises(SiteFault, match=message):
         mom_hooks.present(places, TEXT)
     assert tree(places.mom_priv.parent) == was
 

@@ -55,9 +55,9 @@ class Node:
         return key
 
     def sweep(self, host: str | None = "fe", seconds: float = 60.0) -> list[tuple[str, str]]:
-        told = dataclasses.replace(parameters.Policy(), record_host=host)
+        report = dataclasses.replace(parameters.Policy(), record_host=host)
         done = delivery.send_waiting(
-            told, Deadline.after(seconds), state_dir=self.state_dir, run_dir=self.run_dir, ssh=(str(self.ssh),)
+            report, Deadline.after(seconds), state_dir=self.state_dir, run_dir=self.run_dir, ssh=(str(self.ssh),)
         )  # fmt: skip
         return [(one.key, one.outcome) for one in done]
 

@@ -201,9 +201,9 @@ def test_trace_has_the_form_of_otlp_and_a_span_for_each_phase() -> None:
     assert "parentSpanId" not in spans[0]
     assert spans[4]["parentSpanId"] == spans[2]["spanId"]
     assert spans[0]["status"] == {"code": 1}
-    told = {one["key"]: one["value"] for one in resource["resource"]["attributes"]}
-    assert told["service.name"] == {"stringValue": "vtorque"}
-    assert told["vtorque.start"] == {"intValue": "1"}
+    report = {one["key"]: one["value"] for one in resource["resource"]["attributes"]}
+    assert report["service.name"] == {"stringValue": "vtorque"}
+    assert report["vtorque.start"] == {"intValue": "1"}
     assert otlp.trace_of(job(exit_status=2))["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["status"] == {"code": 2}
 
 

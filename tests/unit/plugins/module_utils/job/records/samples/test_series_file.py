@@ -33,15 +33,15 @@ def hand_over(steps: pathlib.Path, one: series.NodeSeries) -> None:
 
 def test_series_of_all_nodes_are_in_one_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / "record").mkdir()
-    told = [of_node("cn1"), of_node("cn2", series.ESTIMATED, 50.25)]
-    for one in told:
+    report = [of_node("cn1"), of_node("cn2", series.ESTIMATED, 50.25)]
+    for one in report:
         hand_over(tmp_path, one)
     files.write(tmp_path / layout.StepFile.SERIES.of("cn3"), "garbage")
     nodes = series_file.write_series(tmp_path, tmp_path / "record", None)
-    assert list(nodes) == told
+    assert list(nodes) == report
     found = series_file.read_series(tmp_path / "record")
     assert found is not None
-    assert list(found.nodes) == told
+    assert list(found.nodes) == report
     energy = series_file.energy_of(nodes)
     assert energy == {"cn1": {"joules": 100.0, "how": "measured"}, "cn2": {"joules": 50.2, "how": "estimated"}}
     record = {"version": schema.VERSION, "job_id": "7.head", "start": 1, "energy": energy}

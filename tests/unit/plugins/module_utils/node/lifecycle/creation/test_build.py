@@ -103,9 +103,9 @@ def test_two_starts_in_the_same_second_are_not_promised_the_same_room(
     monkeypatch.setattr(user_disk, "serve_image", lambda *_words, **_more: (pathlib.Path("/run/image.sock"), 1 << 20))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1 << 30, 0, 3 << 19))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        said = list(pool.map(start, ("7.head", "8.head"), images_of_two))
-    assert sorted(type(one) for one in said if one) == [SiteFault], said
-    assert "promised to other guests" in str(next(filter(None, said)))
+        output = list(pool.map(start, ("7.head", "8.head"), images_of_two))
+    assert sorted(type(one) for one in output if one) == [SiteFault], output
+    assert "promised to other guests" in str(next(filter(None, output)))
 
 
 def test_lock_on_the_disk_that_is_never_let_go_blames_nobody(node: Node) -> None:

@@ -59,8 +59,8 @@ def test_guest_has_a_card_on_each_network_and_the_job_its_addresses(site: Node) 
         ("br1", "vtq1n2", "72:54:00:01:02:01"),
     ]  # fmt: skip
     assert [size.get("size") for size in root.iterfind("devices/interface/mtu")] == ["9000"]
-    [told] = site.seeds
-    network = yaml.safe_load(RENDER(told, None)["network-config"])["ethernets"]
+    [report] = site.seeds
+    network = yaml.safe_load(RENDER(report, None)["network-config"])["ethernets"]
     assert network["eth0"]["dhcp4"] is True
     assert network["eth1"] == {
         "match": {"macaddress": "42:54:00:01:02:01"}, "dhcp4": False, "addresses": ["10.65.2.1/14"],

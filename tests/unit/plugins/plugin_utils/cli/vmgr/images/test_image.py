@@ -51,10 +51,10 @@ def call(image_pool: ImagePool, tmp_path: pathlib.Path, capsys: pytest.CaptureFi
     for path in (tmp_path, file):
         path.chmod(0o755)
 
-    def run(*words: object, status: int = 0) -> t.Any:
-        assert main.show(list(map(str, words)), file) == status
-        told = capsys.readouterr().out
-        return json.loads(told) if "--json" in words else told.splitlines()
+    def run(*arguments: object, status: int = 0) -> t.Any:
+        assert main.show(list(map(str, arguments)), file) == status
+        report = capsys.readouterr().out
+        return json.loads(report) if "--json" in arguments else report.splitlines()
 
     return run
 
@@ -66,8 +66,8 @@ def qstat(place: pathlib.Path, program: str) -> None:
 
 @pytest.fixture
 def disk(tmp_path: pathlib.Path) -> pathlib.Path:
-    words = ["qemu-img", "create", "-q", "-f", "qcow2", str(tmp_path / "new.qcow2"), "32M"]
-    subprocess.run(words, check=True, timeout=60)
+    arguments = ["qemu-img", "create", "-q", "-f", "qcow2", str(tmp_path / "new.qcow2"), "32M"]
+    subprocess.run(arguments, check=True, timeout=60)
     return tmp_path / "new.qcow2"
 
 
@@ -100,7 +100,7 @@ def test_damage_is_told_with_a_status(call: VmgrCall, disk: pathlib.Path, image_
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         (("add", "tiny2", "DISK"), "of which distribution"),
         (("add", "debian/x", "DISK"), "letters, digits"),
@@ -115,10 +115,10 @@ def test_damage_is_told_with_a_status(call: VmgrCall, disk: pathlib.Path, image_
     ],
 )
 def test_image_command_that_fails_is_reported(
-    call: VmgrCall, disk: pathlib.Path, words: tuple[str, ...], why: str
+    call: VmgrCall, disk: pathlib.Path, arguments: tuple[str, ...], why: str
 ) -> None:
     with pytest.raises(VTorqueError, match=why) as caught:
-        call("image", *(str(disk) if word == "DISK" else word for word in words))
+        call("image", *(str(disk) if word == "DISK" else word for word in arguments))
     assert messages.text("vmgr", caught.value).startswith("vmgr: ")
 
 
@@ -250,8 +250,8 @@ def test_image_is_booted_before_it_is_published(
     ]  # fmt: skip
     assert booted[0].path.parent.parent == image_pool.path
     assert not booted[0].path.exists()
-    told = call("image", "update", "debian12", disk, "--json")["trial"]
-    assert (told["booted"], told["good"], told["seconds"]) == (True, True, 18.4)
+    report = call("image", "update", "debian12", disk, "--json")["trial"]
+    assert (report["booted"], report["good"], report["seconds"]) == (True, True, 18.4)
     # a disk that stays was booted before
     assert "trial" not in call("image", "update", "debian12", "--description", "x", "--json")
     call("image", "add", "debian12", disk, "--no-boot")
@@ -269,8 +269,8 @@ def test_image_that_does_not_boot_is_refused_without_force(
     assert "bad" in capsys.readouterr().out
     with pytest.raises(ImageFault, match="--force adds it nonetheless"):
         call("image", "add", "debian12", disk, "--json")
-    told = json.loads(capsys.readouterr().out)
-    assert (told["added"], told["trial"]["good"], told["trial"]["emulated"]) == (False, False, "no kvm")
+    report = json.loads(capsys.readouterr().out)
+    assert (report["added"], report["trial"]["good"], report["trial"]["emulated"]) == (False, False, "no kvm")
     assert sorted(image_pool.path.iterdir()) == before
     lines = call("image", "add", "debian12", disk, "--force")
     assert lines[1].split()[:2] == ["boots", "bad"]
@@ -279,16 +279,19 @@ def test_image_that_does_not_boot_is_refused_without_force(
 
 
 def test_image_that_cannot_be_tried_is_added_with_a_notice(call: VmgrCall, disk: pathlib.Path) -> None:
-    told = call("image", "add", "debian12", disk, "--json")["trial"]
-    assert told["booted"] is False
-    assert told["why"].startswith("libvirt at qemu+unix")
+    report = call("image", "add", "debian12", disk, "--json")["trial"]
+    assert report["booted"] is False
+    assert report["why"].startswith("libvirt at qemu+unix")
 
 
 def test_image_of_osv_is_not_booted_and_has_no_profile(call: VmgrCall, disk: pathlib.Path) -> None:
     """It has no cloud-init that could report; it is checked as all are, and added."""
-    told = call("image", "add", "osv-solver", disk, "--json")
-    assert told["trial"] == {"booted": False, "why": "a guest of osv has no cloud-init that could report; a job tells"}
-    assert told["distro"] == "osv"
+    report = call("image", "add", "osv-solver", disk, "--json")
+    assert report["trial"] == {
+        "booted": False,
+        "why": "a guest of osv has no cloud-init that could report; a job tells",
+    }
+    assert report["distro"] == "osv"
     with pytest.raises(UserFault, match="no cloud-init that could report"):
         call("image", "profile", "osv-solver")
 
@@ -328,8 +331,12 @@ def test_boot_profile_is_printed_by_cost(
     picture = (tmp_path / "boot.svg").read_text()
     assert "ssh.service" in picture
     assert "".join(call("image", "profile", "tiny@9", "--svg", "-")) == picture.replace("\n", "")
-    told = call("image", "profile", "tiny@9", "--json")
-    assert (told["image"], told["spans"][-1]["phase"], told["costs"][0]["what"]) == ("tiny@9", "ssh", "snapd.service")
+    report = call("image", "profile", "tiny@9", "--json")
+    assert (report["image"], report["spans"][-1]["phase"], report["costs"][0]["what"]) == (
+        "tiny@9",
+        "ssh",
+        "snapd.service",
+    )
     assert booted == ["tiny@9"] * 3
     with pytest.raises(UserFault, match="no such image"):
         call("image", "profile", "nobody")

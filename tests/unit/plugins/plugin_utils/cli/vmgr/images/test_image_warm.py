@@ -38,8 +38,8 @@ def call(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> Call:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--query")
 
-    def run(*words: str, **policy: t.Any) -> int:
-        return image_warm.run(parser.parse_args(words), Configuration(Policy(**policy), settings))
+    def run(*arguments: str, **policy: t.Any) -> int:
+        return image_warm.run(parser.parse_args(arguments), Configuration(Policy(**policy), settings))
 
     return run
 
@@ -63,9 +63,9 @@ def test_list_shows_templates_and_what_is_none(
     assert (one["key"], one["image"], one["vcpus"], one["ram_mib"], one["old"]) == (ONE, "debian12@3", 2, 4096, False)
     assert OTHER in found["broken"][0]
     assert call("list") == 0
-    shown = capsys.readouterr().out
-    assert "aaaaaaaa" in shown
-    assert "4G" in shown
+    printed = capsys.readouterr().out
+    assert "aaaaaaaa" in printed
+    assert "4G" in printed
 
 
 @pytest.mark.parametrize("name", ["aaaa", "debian12@3", "debian12", ONE])
@@ -80,7 +80,7 @@ def test_remove_takes_away_what_is_meant(
 
 
 @pytest.mark.parametrize(
-    ("words", "policy", "why"),
+    ("arguments", "policy", "why"),
     [
         (("remove", "aaaa"), {}, "is not on this node"),
         (("remove",), {}, "which"),
@@ -94,7 +94,7 @@ def test_remove_takes_away_what_is_meant(
 def test_what_cannot_be_is_refused_before_anything_is_made(
     call: Call,
     settings: NodeSettings,
-    words: tuple[str, ...],
+    arguments: tuple[str, ...],
     policy: dict[str, t.Any],
     why: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -106,7 +106,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(
 
     monkeypatch.setattr(images, "find", find)
     with pytest.raises(UserFault, match=why):
-        call(*words, **policy)
+        call(*arguments, **policy)
     assert not settings.warm_dir.exists()
 
 

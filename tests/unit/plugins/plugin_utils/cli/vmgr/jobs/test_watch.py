@@ -47,14 +47,14 @@ def batch_job(state: str, **changes: t.Any) -> BatchJob:
 class Batch:
     """A server that tells one thing after the other, and the last for ever."""
 
-    def __init__(self, *told: BatchJob | Exception | tuple[BatchJob, ...]) -> None:
-        self.told = list(told)
+    def __init__(self, *report: BatchJob | Exception | tuple[BatchJob, ...]) -> None:
+        self.reported = list(report)
 
     def _next(self) -> t.Any:
-        told = self.told.pop(0) if len(self.told) > 1 else self.told[0]
-        if isinstance(told, Exception):
-            raise told
-        return told
+        report = self.reported.pop(0) if len(self.reported) > 1 else self.reported[0]
+        if isinstance(report, Exception):
+            raise report
+        return report
 
     def job(self, _job_id: str) -> BatchJob:
         return t.cast(BatchJob, self._next())
@@ -81,8 +81,8 @@ def life(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> t.Callable[
     monkeypatch.setattr(watch.location, "find_id", lambda job, _policy: {"7": "7.head"}.get(job, ""))
     monkeypatch.setattr(watch, "find_record", lambda _job_id: None)
 
-    def live(*told: t.Any) -> Batch:
-        batch = Batch(*told)
+    def live(*report: t.Any) -> Batch:
+        batch = Batch(*report)
         monkeypatch.setattr(watch, "open_batch", lambda *_policy, **_how: batch)
         return batch
 

@@ -60,8 +60,8 @@ def drawn(count: int = 60, names: t.Sequence[str] = (), **changes: t.Any) -> str
 
 def test_page_has_every_section_and_its_facts() -> None:
     text = " ".join(Reader(drawn()).texts)
-    for words in ("Running jobs", "Nodes", "What became of jobs", "Start times by image", "Recent jobs"):
-        assert words in text
+    for message in ("Running jobs", "Nodes", "What became of jobs", "Start times by image", "Recent jobs"):
+        assert message in text
     assert "new kernel on Monday" in text
     assert "cn[05-06,09-16]" in text
     assert re.search(r"half within \d+\.\d+s", text)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(
-    ("words", "options", "operands"),
+    ("texts", "options", "operands"),
     [
         (["-l", "nodes=2", "job.sh"], [("l", "nodes=2")], ["job.sh"]),
         (["-lnodes=2", "job.sh"], [("l", "nodes=2")], ["job.sh"]),
@@ -40,11 +40,11 @@ from hypothesis import strategies as st
         (["", "-z"], [("z", None)], [""]),
     ],
 )
-def test_options_and_operands(words: list[str], options: list[tuple[str, str | None]], operands: list[str]) -> None:
-    arguments = Arguments.read(words)
+def test_options_and_operands(texts: list[str], options: list[tuple[str, str | None]], operands: list[str]) -> None:
+    arguments = Arguments.read(texts)
     assert [(option.name, option.value) for option in arguments.options] == options
-    assert [words[index] for index in arguments.operands] == operands
-    assert arguments.argv == tuple(words)
+    assert [texts[index] for index in arguments.operands] == operands
+    assert arguments.argv == tuple(texts)
 
 
 def test_posixly_correct_ends_options_at_the_operand() -> None:
@@ -53,7 +53,7 @@ def test_posixly_correct_ends_options_at_the_operand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "names", "left"),
+    ("texts", "names", "left"),
     [
         (["-vm", "a=1", "-z", "-vm", "b=2", "job.sh"], ["vm"], ["-z", "job.sh"]),
         (["-S", "/bin/sh", "job.sh"], ["S"], ["job.sh"]),
@@ -67,12 +67,12 @@ def test_posixly_correct_ends_options_at_the_operand() -> None:
         (["j", "--query", "a"], ["--query"], ["j", "--query", "a"]),
     ],
 )
-def test_without(words: list[str], names: list[str], left: list[str]) -> None:
-    assert Arguments.read(words).without(*names).argv == tuple(left)
+def test_without(texts: list[str], names: list[str], left: list[str]) -> None:
+    assert Arguments.read(texts).without(*names).argv == tuple(left)
 
 
 @pytest.mark.parametrize(
-    ("words", "changed"),
+    ("texts", "changed"),
     [
         (["-lnodes=1:ppn=2,mem=1gb", "j"], ["-lnodes=1:ppn=7,mem=1gb", "j"]),
         (["-l", "walltime=1:00:00,nodes=1", "j"], ["-l", "walltime=1:00:00,nodes=1:ppn=7", "j"]),
@@ -81,8 +81,8 @@ def test_without(words: list[str], names: list[str], left: list[str]) -> None:
         (["j"], ["-l", "nodes=1:ppn=7", "j"]),
     ],
 )
-def test_with_resource_changes_the_value_that_counts(words: list[str], changed: list[str]) -> None:
-    assert Arguments.read(words).with_resource("nodes", "1:ppn=7").argv == tuple(changed)
+def test_with_resource_changes_the_value_that_counts(texts: list[str], changed: list[str]) -> None:
+    assert Arguments.read(texts).with_resource("nodes", "1:ppn=7").argv == tuple(changed)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ WORDS = st.lists(st.one_of(st.text("-vmlSIzFx =a,", max_size=5), st.sampled_from
 
 @settings(deadline=None)
 @given(WORDS, st.booleans())
-def test_every_word_is_kept_and_accounted_for_once(words: list[str], permute: bool) -> None:
-    arguments = Arguments.read(words, permute=permute)
-    assert arguments.argv == tuple(words)
+def test_every_word_is_kept_and_accounted_for_once(texts: list[str], permute: bool) -> None:
+    arguments = Arguments.read(texts, permute=permute)
+    assert arguments.argv == tuple(texts)
     taken = {o.word for o in arguments.options} | {o.value_word for o in arguments.options if o.value is not None}
-    left = [word for i, word in enumerate(words) if i not in taken and i not in arguments.operands]
+    left = [word for i, word in enumerate(texts) if i not in taken and i not in arguments.operands]
     assert left in ([], ["--"])
 
 
 @settings(deadline=None)
 @given(WORDS)
-def test_taking_away_what_is_not_there_changes_nothing(words: list[str]) -> None:
-    arguments = Arguments.read(words)
+def test_taking_away_what_is_not_there_changes_nothing(texts: list[str]) -> None:
+    arguments = Arguments.read(texts)
     absent = sorted(VALUED - {option.name for option in arguments.options})
     assert arguments.without(*absent) == arguments
