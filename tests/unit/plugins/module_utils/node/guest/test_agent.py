@@ -101,7 +101,7 @@ def test_end_of_a_talk_that_was_broken_off_is_no_answer(guest: t.Any) -> None:
         ({"answered": b"zero \n"}, "of no known form"),
         ({"answered": b"1234 \n"}, "of no known form"),
         ({"answered": b"0 " + b"A" * 2 * HEARD}, "writes nonsense"),
-        ({"answered": b"", "said": b"x" * 2 * HEARD}, "writes nonsense"),
+        ({"answered": b"", "output": b"x" * 2 * HEARD}, "writes nonsense"),
     ],
 )
 def test_what_the_guests_root_writes_is_bounded_and_not_believed(guest: t.Any, more: t.Any, why: str) -> None:
