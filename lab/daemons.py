@@ -263,12 +263,19 @@ def start_switch() -> None:
     socket_ = f"unix:{place}/db.sock"
     run("/usr/sbin/ovsdb-server", str(database), f"--remote=p{socket_}", "--pidfile", "--detach", log.format("ovsdb"))
     run("/usr/bin/ovs-vsctl", "--no-wait", "init", "--", "set", "Open_vSwitch", ".", *SWITCH)
-    run("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", socket_, PIDFILE, "--detach", log.format("vswitchd"))
+    run(
+        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+        socket_,
+        f"--unixctl={SWITCH_CONTROL}",
+        "--detach",
+        log.format("vswitchd"),
+    )
     bridge = ("set", "Bridge", DPDK_BRIDGE, "datapath_type=netdev", "fail_mode=secure")
     run("/usr/bin/ovs-vsctl", "--timeout=60", "--may-exist", "add-br", DPDK_BRIDGE, "--", *bridge)
 
 
-PIDFILE = "--pidfile=/run/openvswitch/ovs-vswitchd.pid"  # the name of the program is another
+SWITCH_CONTROL = "/run/openvswitch/vswitchd.ctl"
+"""Where `ovs-appctl -t` reaches it: the program has another name than is looked for."""
 DPDK_BRIDGE = "brv"
 SWITCH = (
     "other_config:dpdk-init=true",

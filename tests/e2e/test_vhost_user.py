@@ -20,7 +20,11 @@ from .trouble import WAITS, changed, check_offline, check_well, finish, left_on,
 
 BRIDGE = "brv"
 SETTINGS = {"vrdma_kind": "vhostuser", "vrdma_bridge": BRIDGE, "vrdma_addresses": "10.80.0.0/16"}
-END = "for name in ovs-vswitchd ovsdb-server; do ovs-appctl -t $name exit; done"
+CONTROL = "ovs-appctl -t /run/openvswitch/vswitchd.ctl"
+END = f"""
+{CONTROL} exit; ovs-appctl -t ovsdb-server exit
+until [ ! -e /sys/class/net/ovs-netdev ] && [ ! -e /sys/class/net/{BRIDGE} ]; do sleep 0.1; done
+"""
 FORGED, ANOTHERS = "5a:54:00:aa:bb:cc", "10.80.1.99"
 HOSTILE = f"""#!/bin/sh
 # root of a guest, who sends as another on the card of the switch: with a MAC address, and with an address of another's
@@ -61,6 +65,55 @@ def flows(site: Site, node: str) -> dict[str, int]:
     return {flow: int(packets) for packets, flow in found}
 
 
+OWN = "dl_src=5a:54:00:00:01:01,dl_dst=5a:54:00:00:01:02"
+FRAMES = {
+    f"{OWN},arp,arp_sha=5a:54:00:00:01:01,arp_spa=10.80.1.1": True,
+    f"{OWN},ip,nw_src=10.80.1.1,nw_dst=10.80.1.2": True,
+    f"{OWN},arp,arp_sha=5a:54:00:00:01:01,arp_spa={ANOTHERS}": False,
+    f"{OWN},arp,arp_sha={FORGED},arp_spa=10.80.1.1": False,
+    f"{OWN},ip,nw_src={ANOTHERS},nw_dst=10.80.1.2": False,
+    f"{OWN},ip,nw_src=10.80.1.1,nw_dst=10.80.1.3": False,
+    f"dl_src={FORGED},dl_dst=5a:54:00:00:01:02,ip,nw_src=10.80.1.1,nw_dst=10.80.1.2": False,
+    f"{OWN},dl_vlan=7,ip,nw_src=10.80.1.1,nw_dst=10.80.1.2": False,
+    f"{OWN},ipv6": False,
+}
+"""Frames of a guest whose job has one other guest, and whether they may pass."""
+PRODUCT = """
+import pathlib
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.vrdma import open_vswitch
+"""
+HOLD = f"""{PRODUCT}
+names = ("vtv1", "vtv2")
+print(open_vswitch.find_problem("{BRIDGE}", confine=True))
+ports = [open_vswitch.NewPort(name, "7.fe.1", pathlib.Path("/run/lab", name)) for name in names]
+open_vswitch.add_ports("{BRIDGE}", ports)
+sender = open_vswitch.Sender("vtv1", "5a:54:00:00:01:01", "10.80.1.1", ("10.80.1.2",))
+open_vswitch.hold("{BRIDGE}", [sender], pathlib.Path("/run/lab/flows"))
+print(*(f"{{port.name}} {{port.key}}" for port in open_vswitch.list_ports()))
+"""
+REMOVE = f"""{PRODUCT}
+open_vswitch.remove_ports("{BRIDGE}", ["vtv1", "vtv2"])
+"""
+
+
+def play(site: Site, program: str) -> str:
+    """What the product prints on a node."""
+    return site.root("cn1", f"/opt/vtorque/venv/bin/python - <<'END'\n{program}\nEND")
+
+
+def test_switch_lets_through_of_a_guest_what_is_its_own(site: Site) -> None:
+    """Without guests: what the switch itself says of frames, by the flows and ports that the product makes."""
+    with switch(site, "cn1"):
+        assert sorted(play(site, HOLD).split()) == ["7.fe.1", "7.fe.1", "vtv1", "vtv2"]
+        number = site.root("cn1", "ovs-vsctl get Interface vtv1 ofport").strip()
+        for frame, passes in FRAMES.items():
+            done = site.root("cn1", f"{CONTROL} ofproto/trace {BRIDGE} in_port={number},{frame}")
+            assert (done.strip().splitlines()[-1] != "Datapath actions: drop") == passes, done
+        play(site, REMOVE)
+        assert site.root("cn1", PORTS) == ""
+        assert flows(site, "cn1") == {}
+
+
 @pytest.mark.full
 def test_two_guests_talk_over_the_switch_and_send_as_nobody_else(site: Site) -> None:
     """By name, each from its own address; what root of one sends as another is dropped; no port and socket stay."""
@@ -75,7 +128,7 @@ def test_two_guests_talk_over_the_switch_and_send_as_nobody_else(site: Site) -> 
             job_id = site.submit(*request, stdin=TALK + WAITS)
             wait_in_guest(site, job_id)
             seen = flows(site, "cn1")
-            known = site.root("cn1", f"ovs-appctl fdb/show {BRIDGE}")
+            known = site.root("cn1", f"{CONTROL} fdb/show {BRIDGE}")
             ended = finish(site, job_id)
         finally:
             site.root("cn1", f"rm {HOOK}")
@@ -84,9 +137,8 @@ def test_two_guests_talk_over_the_switch_and_send_as_nobody_else(site: Site) -> 
         assert {name: port, "vcn1-1": address} == {"vcn1-1": "10.80.1.1", "vcn1-2": "10.80.1.2"}
         assert set(re.findall(r"[0-9a-f:]{17}", known)) == {own, "5a:54:00:00:01:02"}
         let = [packets for flow, packets in seen.items() if f"dl_src={own}" in flow]
-        [dropped] = [packets for flow, packets in seen.items() if "in_port" in flow and flow.endswith("actions=drop")][
-            :1
-        ]
+        [number] = {found[1] for flow in seen if (found := re.search(f"in_port=([0-9]+),.*dl_src={own}", flow))}
+        dropped = seen[f"priority=60000,in_port={number} actions=drop"]
         assert (len(let), min(let) > 0, dropped > 0) == (2, True, True), seen
         assert site.root("cn1", PORTS) == ""
         assert flows(site, "cn1") == {}

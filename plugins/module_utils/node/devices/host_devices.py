@@ -53,7 +53,6 @@ def rdma_remedy(settings: NodeSettings) -> str:
     return load_rdma_kind(settings.rdma_kind).REMEDY
 
 
-@leaves_nothing
 def find_lost(settings: NodeSettings) -> tuple[leases.Lease, ...]:
     """Return the devices of starts that have no lease of them, as after a boot of the node."""
     return load_rdma_kind(settings.rdma_kind).find_lost(settings) if settings.rdma_kind in PERSISTENT else ()
