@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from .conftest import Result, Site
@@ -56,7 +58,7 @@ def test_guest_is_moved_off_a_node_that_is_degrading(site: Site) -> None:
         settings = {"health_sources": [f"program nhc {CHECK} hosts={node}"], "on_degrading": "evacuate"}
         with changed(site, (node,), spare_nodes=[SPARE], **settings, **HOME):
             done = begin_event(site, node)
-            assert f"{job_id}.1: a move to a spare node is ordered" in done.stdout, done.stderr
+            assert re.search(rf"{re.escape(job_id)}\.\d+: a move to a spare node is ordered", done.stdout), done.stderr
             site.wait_for("the guest to be there", lambda: domains(site, SPARE) == [guest] and not domains(site, node))
             assert "is ordered" not in sweep(site, node).stdout
             end_event(site, node)

@@ -22,7 +22,7 @@ BRIDGE = "brv"
 SETTINGS = {"vrdma_kind": "vhostuser", "vrdma_bridge": BRIDGE, "vrdma_addresses": "10.80.0.0/16"}
 CONTROL = "ovs-appctl -t /run/openvswitch/vswitchd.ctl"
 END = f"""
-{CONTROL} exit; ovs-appctl -t ovsdb-server exit
+{CONTROL} exit --cleanup; ovs-appctl -t ovsdb-server exit
 until [ ! -e /sys/class/net/ovs-netdev ] && [ ! -e /sys/class/net/{BRIDGE} ]; do sleep 0.1; done
 """
 FORGED, ANOTHERS = "5a:54:00:aa:bb:cc", "10.80.1.99"

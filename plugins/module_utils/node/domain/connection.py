@@ -138,7 +138,8 @@ class Domains(SavedDomains, MovingDomains, ReconnectingDomains):
                 with contextlib.suppress(lib.libvirtError):  # it ended meanwhile
                     figures = {"cpu.process": domain.info()[4]}
                     with contextlib.suppress(lib.libvirtError):  # a driver that keeps no such figures
-                        figures.update(self._connection.domainListGetStats([domain], what)[0][1])
+                        for _domain, more in self._connection.domainListGetStats([domain], what):  # none: it ended
+                            figures.update(more)
                     found[domain.name()] = figures  # whole: whoever waits may look at any moment
 
         def work() -> None:

@@ -128,8 +128,19 @@ def tunnel(host: str, message: Stream, connection: socket.socket) -> None:
         end_call(call)
 
 
-def send_files(host: str, message: Stream, contents: t.Mapping[str, bytes]) -> Answer:
-    """Give another node small files of a guest; returns its last answer.
+def send_files(
+    host: str, message: Stream, contents: t.Mapping[str, bytes], arrival: subprocess.Popen[bytes]
+) -> Answer:
+    """Give another node small files of a guest, when it has a place for it.
+
+    Args:
+        host: its name.
+        message: says of which guest they are.
+        contents: of each file.
+        arrival: the open call that asks for that place; what it answers before there is one is a refusal.
+
+    Returns:
+        The node's last answer.
 
     Raises:
         VTorqueError: it did not take them.
@@ -140,6 +151,10 @@ def send_files(host: str, message: Stream, contents: t.Mapping[str, bytes]) -> A
     call = open_call(host, message)
     try:
         deadline = Deadline.after(message.timeout_s + ANSWER_S)
+        answers = [call.stdout, arrival.stdout]
+        if call.stdout not in select.select(answers, [], [], deadline.left_s(86_400.0))[0]:
+            read_answer(arrival, host, deadline)
+            raise NotAnswered(f"vtorque-node on {host}", "took in a guest without its files")
         read_answer(call, host, deadline)
         stdin = t.cast("t.IO[bytes]", call.stdin)
         for name, content in contents.items():

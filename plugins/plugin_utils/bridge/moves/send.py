@@ -152,7 +152,7 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
     qemu_uid = domains.capabilities().qemu_ids[0]
     call, taken = open_call(target, arrival), False
     try:
-        answer = send_files(target, stream(FILES, PLACE_S), _contents(guest, domains))
+        answer = send_files(target, stream(FILES, PLACE_S), _contents(guest, domains), call)
         slot = int(answer["slots"][0])
         taken = True
         with contextlib.ExitStack() as opened:
