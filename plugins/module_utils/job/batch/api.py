@@ -13,10 +13,10 @@ from ...frozen import frozen
 if t.TYPE_CHECKING:
     from ..request.sizes import NodeSize
 
+CHECKPOINT_SIGNAL, PARK_SIGNAL = 60, 61
+"""By which the owner of a job asks its shell for a checkpoint, which has the same (`job/shell/job_signals.py`)."""
 NOTE_PREFIX = "vtorque: "
 """What every note of ours begins with; a note without it is an administrator's, and is left alone."""
-
-
 WANTED, GIVEN_UP, SUSPENDED = "wanted", "given up", "suspended"
 """What becomes of a start: it goes on; it was cancelled or is to be queued again; it is to stand still."""
 

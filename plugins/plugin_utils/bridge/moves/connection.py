@@ -128,9 +128,7 @@ def tunnel(host: str, message: Stream, connection: socket.socket) -> None:
         end_call(call)
 
 
-def send_files(
-    host: str, message: Stream, contents: t.Mapping[str, bytes], arrival: subprocess.Popen[bytes]
-) -> Answer:
+def send_files(host: str, message: Stream, contents: t.Mapping[str, bytes], arrival: subprocess.Popen[bytes]) -> Answer:
     """Give another node small files of a guest, when it has a place for it.
 
     Args:
@@ -151,8 +149,8 @@ def send_files(
     call = open_call(host, message)
     try:
         deadline = Deadline.after(message.timeout_s + ANSWER_S)
-        answers = [call.stdout, arrival.stdout]
-        if call.stdout not in select.select(answers, [], [], deadline.left_s(86_400.0))[0]:
+        place, refusal = t.cast("t.IO[bytes]", call.stdout), t.cast("t.IO[bytes]", arrival.stdout)
+        if place not in select.select([place, refusal], [], [], deadline.left_s(86_400.0))[0]:
             read_answer(arrival, host, deadline)
             raise NotAnswered(f"vtorque-node on {host}", "took in a guest without its files")
         read_answer(call, host, deadline)

@@ -12,10 +12,9 @@ import typing as t
 from ....errors import SiteFault
 from ....wire.messages import JOB_ID
 from ...request.sizes import NodeSize
-from ..api import WANTED
+from ..api import CHECKPOINT_SIGNAL, PARK_SIGNAL, WANTED
 from . import node_note
 from .server_command import Answer, run_command
-from .shell_signals import CHECKPOINT_SIGNAL, PARK_SIGNAL
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline

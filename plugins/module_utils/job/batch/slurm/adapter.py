@@ -19,11 +19,21 @@ from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....system.clock import Deadline
 from ....wire.messages import HOST_NAME
-from ..api import GIVEN_UP, NOTE_PREFIX, SUSPENDED, WANTED, BatchJob, BatchNode, ServerSettings, UnknownJob
+from ..api import (
+    CHECKPOINT_SIGNAL,
+    GIVEN_UP,
+    NOTE_PREFIX,
+    PARK_SIGNAL,
+    SUSPENDED,
+    WANTED,
+    BatchJob,
+    BatchNode,
+    ServerSettings,
+    UnknownJob,
+)
 from ..host_match import same_host
 from ..shared import node_note
 from ..shared.server_command import Refused
-from ..shared.shell_signals import CHECKPOINT_SIGNAL, PARK_SIGNAL
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions

@@ -12,6 +12,7 @@ Source: ovs-vsctl(8), ovs-ofctl(8), ovs-fields(7), ovs-vswitchd.conf.db(5) of Op
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -19,7 +20,6 @@ import subprocess
 import typing as t
 
 from ....errors import NodeFault
-from ....frozen import frozen
 from ....system import files
 from ...system.tool import ask_tool
 
@@ -35,7 +35,7 @@ _VERSIONS = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
 """A site's bridge may speak some of them alone; the newest of both sides' is used."""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Port:
     """A port with a name of our form.
 
@@ -47,7 +47,7 @@ class Port:
     key: str
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class NewPort:
     """A port that a guest gets.
 
@@ -64,7 +64,7 @@ class NewPort:
     vlan: str = ""
 
 
-@frozen
+@dataclasses.dataclass(frozen=True, slots=True)
 class Sender:
     """Who may send from a port.
 

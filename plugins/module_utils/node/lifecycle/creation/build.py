@@ -18,6 +18,7 @@ from ....state import event_log
 from ....state.layout import job_key
 from ....system import files
 from ....system.clock import Deadline, Timings
+from ....system.files import make_directory
 from ....system.process import process_id
 from ....time_budget import GUESTS_RESERVE_S, LIBVIRT_RETURN_S
 from ....wire.form import to_dict
@@ -253,8 +254,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
             0 if guests else memory.region_mib(part.guests),
             checkpoint=part.checkpoint_min >= 0,
         )
-        directory = settings.start_dir(part.job_id, part.start) / guest_file.name
-        files.make_directory(directory)
+        make_directory(directory := settings.start_dir(part.job_id, part.start) / guest_file.name)
         write_guest_file(directory, guest_file)
         guest = Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot)
         guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, spec.rank, key, settings)

@@ -505,7 +505,7 @@ node._note_neighbours(b"{{}}", Policy)
 def test_sister_ends_what_is_left_when_its_guests_are_gone(ok: bool, message: str) -> None:
     program = f"""
 import {serve.__name__} as node
-from {serve.__name__.rsplit(".", 2)[0]}.bridge import leftover_processes
+from {serve.__name__.rsplit(".", 2)[0]}.bridge.upkeep import leftover_processes
 node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"ok": {ok}, "guests": []}})
 node.host_name = lambda: "cn1"
 leftover_processes.end_left_of_sister = lambda words, load, name: print(words, name)

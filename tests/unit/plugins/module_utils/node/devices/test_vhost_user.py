@@ -63,21 +63,21 @@ class Switch:
         """Ports that the switch could not make."""
 
     def ask(self, command: t.Sequence[str], _timeout_s: float) -> subprocess.CompletedProcess[str]:
-        program, timeout, *words = command
+        program, timeout, *arguments = command
         assert re.fullmatch("--timeout=[1-9]", timeout)
         if program in self.down:
             return subprocess.CompletedProcess(command, 1, "", DOWN)
         if program == "ovs-ofctl":
-            assert words[0] == "-O"
-            return subprocess.CompletedProcess(command, 0, self.change_flows(*words[2:]), "")
+            assert arguments[0] == "-O"
+            return subprocess.CompletedProcess(command, 0, self.change_flows(*arguments[2:]), "")
         try:
-            orders = " ".join(words).replace(" -- ", "\n").splitlines()
+            orders = " ".join(arguments).replace(" -- ", "\n").splitlines()
             return subprocess.CompletedProcess(command, 0, "".join(self.do(order.split()) for order in orders), "")
         except LookupError as error:
             return subprocess.CompletedProcess(command, 1, "", f'ovs-vsctl: no row "{error.args[0]}" in table Bridge\n')
 
-    def do(self, words: list[str]) -> str:
-        match [word for word in words if not word.startswith("--")]:
+    def do(self, arguments: list[str]) -> str:
+        match [word for word in arguments if not word.startswith("--")]:
             case ["get", "Open_vSwitch", ".", name]:
                 return f"{self.bridge[name]}\n"
             case ["get", "Bridge", "brv", *names]:
@@ -107,14 +107,14 @@ class Switch:
                 raise AssertionError(other)
         return ""
 
-    def change_flows(self, order: str, bridge: str, *words: str) -> str:
+    def change_flows(self, order: str, bridge: str, *arguments: str) -> str:
         assert bridge == "brv"
         if order == "add-flows":
-            for flow in pathlib.Path(words[0]).read_text().splitlines():
+            for flow in pathlib.Path(arguments[0]).read_text().splitlines():
                 if flow not in self.flows:
                     self.flows.append(flow)
         elif order == "del-flows":
-            cookie = words[0].removesuffix("/-1")
+            cookie = arguments[0].removesuffix("/-1")
             self.flows = [flow for flow in self.flows if not flow.startswith(f"{cookie},")]
         else:
             assert order == "show"
@@ -194,8 +194,8 @@ def test_libvirt_and_the_seed_are_given_the_card_and_memory_that_the_switch_read
         {"name": "vectors", "type": "unsigned", "value": "0"}
     ]
     assert unsavable_parts(having.hypervisor.running[facts.name].xml) >= {guest_saving.VHOST_USER}
-    [told] = having.seeds
-    texts = RENDER(told, None)
+    [given] = having.seeds
+    texts = RENDER(given, None)
     network = yaml.safe_load(texts["network-config"])["ethernets"]
     assert network["eth1"] == {
         "match": {"macaddress": "5a:54:00:01:02:01"}, "dhcp4": False, "addresses": ["10.9.2.1/14"],
@@ -245,7 +245,7 @@ def test_site_that_confines_no_guests_has_no_flows_and_any_bridge(having: Node, 
 
 
 @pytest.mark.parametrize(
-    ("change", "down", "words"),
+    ("change", "down", "pattern"),
     [
         ({}, "ovs-vsctl", r"database connection failed \(No such file or directory\)"),
         ({}, "ovs-ofctl", "database connection failed"),
@@ -255,11 +255,11 @@ def test_site_that_confines_no_guests_has_no_flows_and_any_bridge(having: Node, 
     ],
 )
 def test_switch_that_can_give_no_port_is_the_nodes_fault_and_the_doctors(
-    having: Node, switch: Switch, change: dict[str, str], down: str, words: str
+    having: Node, switch: Switch, change: dict[str, str], down: str, pattern: str
 ) -> None:
     switch.bridge |= change
     switch.down |= {down}
-    with pytest.raises(NodeFault, match=words) as caught:
+    with pytest.raises(NodeFault, match=pattern) as caught:
         having.present(having.part(rdma="vhostuser"))
     assert caught.value.cause == "devices"
     assert having.hypervisor.running == {}
@@ -267,10 +267,10 @@ def test_switch_that_can_give_no_port_is_the_nodes_fault_and_the_doctors(
     assert (switch.ports, switch.flows) == ({}, [])
     assert present_absent.left(having.settings) == ()
     switch.down |= {down}
-    with pytest.raises(NodeFault, match=words):
+    with pytest.raises(NodeFault, match=pattern):
         causes.check_devices(having.settings)
     found = doctor.check_devices(having.settings)
-    assert (found.state, bool(re.search(words, found.problem))) == (doctor.BAD, True)
+    assert (found.state, bool(re.search(pattern, found.problem))) == (doctor.BAD, True)
     assert "vrdma_bridge" in found.remedy
 
 

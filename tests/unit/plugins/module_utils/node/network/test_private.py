@@ -29,7 +29,7 @@ FIRST, SECOND = "7.head.1", "8.head.1"
 PROGRAM = f"""
 import json, pathlib, sys
 sys.path[:0] = {sys.path!r}
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils import guest_networks
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import nft_rules, private, reachable
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network.reachable import Reach

@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process
 
 WORDS = """
 import os, pathlib, sys
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import process_limits as background
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import process_limits as background
 of_session = pathlib.Path(f"/proc/{os.getsid(0)}/autogroup")
 def group():
     return of_session.read_text().strip() if of_session.exists() else ""
