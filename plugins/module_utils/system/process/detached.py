@@ -15,7 +15,7 @@ from .environment import ROOT_ENVIRONMENT
 def start_detached(
     command: t.Sequence[str | pathlib.Path],
     *,
-    environment: t.Mapping[str, str] = ROOT_ENVIRONMENT,
+    environment: t.Mapping[str, str] | None = None,
     stdin: int | t.IO[bytes] = subprocess.DEVNULL,
     stdout: int | t.IO[bytes] = subprocess.DEVNULL,
     stderr: int | t.IO[bytes] = subprocess.DEVNULL,
@@ -24,7 +24,7 @@ def start_detached(
 
     Args:
         command: the program and its arguments.
-        environment: all that it gets.
+        environment: all that it gets; None: that of a program of root's (`ROOT_ENVIRONMENT`).
         stdin: its standard input.
         stdout: where its output goes.
         stderr: where its messages go.
@@ -34,7 +34,7 @@ def start_detached(
     """
     return subprocess.Popen(
         command,
-        env=environment,
+        env=ROOT_ENVIRONMENT if environment is None else environment,
         cwd="/",
         start_new_session=True,
         stdin=stdin,
