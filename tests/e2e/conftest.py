@@ -298,10 +298,18 @@ class Site:
         jobs = tree_of(printed).iter("Job") if printed.strip() else ()
         return {job.findtext("Job_Id", ""): {child.tag: child.text or "" for child in job} for job in jobs}
 
+    def record_place(self, job_id: str) -> str:
+        """Where a node has what outlives the starts of a job, but for the number of the start."""
+        return f"/var/lib/vtorque/records/{self.full_id(job_id).replace('[', '-').replace(']', '')}."
+
     def stored(self, node: str, job_id: str, start: int = 1, name: str = "record.json") -> str:
         """A file of what outlives a start of a job, "" when there is none."""
-        key = self.full_id(job_id).replace("[", "-").replace("]", "")  # of the member of an array
-        return self.on(node, "cat", f"/var/lib/vtorque/records/{key}.{start}/{name}").stdout
+        return self.on(node, "cat", f"{self.record_place(job_id)}{start}/{name}").stdout
+
+    def last_start(self, node: str, job_id: str) -> int:
+        """The number of a job's last start, whose guests ran its script: a busy machine may need more than one."""
+        place = self.record_place(job_id)
+        return max(int(path.removeprefix(place)) for path in self.root(node, f"ls -d {place}*").split())
 
     def output_place(self, job_id: str) -> tuple[str, str]:
         """The host and the file where the output of a job at work is."""

@@ -231,7 +231,8 @@ def _check_additions(lines: list[str]) -> None:
 
 def _check_updates(site: Site, ended: Ended, lines: list[str]) -> None:
     """A newer version that is no matter of security is not taken, and the record tells what was done."""
-    (guest,) = json.loads(site.stored(ended.node, ended.job_id))["guests"]
+    start = site.last_start(ended.node, ended.job_id)
+    (guest,) = json.loads(site.stored(ended.node, ended.job_id, start))["guests"]
     assert {key: guest["updates"].get(key) for key in ("outcome", "packages", "words")} == {
         "outcome": "done", "packages": 1, "words": None,
     }  # fmt: skip
