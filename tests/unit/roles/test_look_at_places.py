@@ -180,18 +180,22 @@ def module() -> types.ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("how", "timeout_s", "message"),
     [
-        (lambda _place: os.kill(os.getpid(), signal.SIGKILL), "the process that looked at it was ended"),
-        (lambda _place: time.sleep(600), "no answer in 0.2 s"),
+        (lambda _place: os.kill(os.getpid(), signal.SIGKILL), 300, "the process that looked at it was ended"),
+        (lambda _place: time.sleep(600), 0.2, "no answer in 0.2 s"),
     ],
     ids=["killed", "hangs"],
 )
 def test_look_that_does_not_end_well_is_a_fault_of_its_place(
-    module: types.ModuleType, monkeypatch: pytest.MonkeyPatch, how: t.Callable[[object], object], message: str
+    module: types.ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    how: t.Callable[[object], object],
+    timeout_s: float,
+    message: str,
 ) -> None:
     monkeypatch.setattr(module, "answer_of", how)
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(module, "TIMEOUT_S", timeout_s)
     (fault,) = module.asked({"path": "/opt/vm-images"})["faults"]
     assert fault.startswith("/opt/vm-images: ")
     assert message in fault

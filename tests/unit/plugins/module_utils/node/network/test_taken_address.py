@@ -31,7 +31,10 @@ for words in ("addr add 10.77.0.5/16 dev other", "link set other address 52:54:0
     subprocess.run([*enter, *words.split()], check=True)
 later = Deadline.after(60)
 own = {"10.77.0.5": "52:54:00:00:01:01", "10.77.0.6": "52:54:00:00:01:02", "fd00::5": "52:54:00:00:01:03"}
-assert taken_address.find_holders(own, "br0", later) == {"10.77.0.5": "52:54:00:99:99:99"}
+found = {}
+while not found and later.left_s() > 0:  # a busy machine may not answer within one probe
+    found = taken_address.find_holders(own, "br0", later)
+assert found == {"10.77.0.5": "52:54:00:99:99:99"}
 ip("neigh replace 10.77.0.6 lladdr 52:54:00:88:88:88 dev br0 nud stale")
 assert taken_address.find_holders({"10.77.0.6": own["10.77.0.6"]}, "br0", later) == {}, "what was known is old"
 assert taken_address.find_holders({"10.77.0.5": "52:54:00:99:99:99"}, "br0", later) == {}, "it is its own"
