@@ -118,7 +118,8 @@ def check(seen: dict[str, t.Any]) -> None:
     report = seen["present"]
     if seen["who"] not in ("present", "own"):
         assert report.get("answer"), seen
-    elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", *IN_MEMORY)):
+    elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", "slots.taken", *IN_MEMORY)):
+        # `slots.taken`: first of all by who makes the worker, to see whether there is room
         check_process(seen)
     elif not of_removal:
         assert seen["undone"] == [], seen
@@ -134,7 +135,9 @@ def check_process(seen: dict[str, t.Any]) -> None:
     if report.get("answer"):  # the worker, after its answer
         return
     assert seen["undone"] == [], seen
-    if seen["kind"] == "killed" and seen["place"].startswith("worker.begin: "):  # it was who makes the worker
+    if seen["kind"] == "killed" and seen["place"].startswith(
+        ("worker.begin: ", "slots.taken: ")
+    ):  # who makes the worker
         assert report == {}, seen
         return
     assert report.get("cause") in (("", "disk") if seen["kind"] == "disk" else ("",)), seen
