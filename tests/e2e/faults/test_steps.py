@@ -118,8 +118,9 @@ def check(seen: dict[str, t.Any]) -> None:
     report = seen["present"]
     if seen["who"] not in ("present", "own"):
         assert report.get("answer"), seen
-    elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", "slots.taken", *IN_MEMORY)):
-        # `slots.taken`: first of all by who makes the worker, to see whether there is room
+    elif seen["kind"] == "killed" and seen["place"].startswith("slots.taken: ") and report == {}:
+        assert seen["undone"] == [], seen  # who is killed is who would have answered, and nothing was made
+    elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", *IN_MEMORY)):
         check_process(seen)
     elif not of_removal:
         assert seen["undone"] == [], seen
