@@ -55,6 +55,8 @@ OF_OTHERS = re.compile(
     r"/var/(log|cache)(/libvirt(/.*)?)?|/var/spool/torque/(mom|server)_logs/.*|/var/spool/torque/server_priv/accounting(/.*)?"
     # an image that is built on the machine meanwhile, whose files nodes see
     r"|/var/tmp/guest_image\..*"
+    # what libuuid notes of the clock once on each machine: Ansible asks it for a node's number when it is loaded
+    r"|/var/lib/libuuid(/clock\.txt)?"
     r"|/var/(log|lib)/slurm(/.*)?|/home/alice/(STDIN\.[oe][0-9]+|slurm-[0-9]+\.(out|err))"
 )
 SLEEPS = "echo up; sleep 600\n"
