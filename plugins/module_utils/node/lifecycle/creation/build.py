@@ -99,7 +99,7 @@ def make(
     if whom:
         step("the rules of the network")
         nft_rules.hold(on_bridges(guests, settings), whom, settings)
-    cards.create_private(part, settings, deadline, step)
+    cards.create_networks(part, settings, deadline, step)
 
     def serving(guest: Guest) -> Serving:
         of_guest = guest.pins.others if guest.pins else cores
