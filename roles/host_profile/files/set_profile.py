@@ -35,6 +35,7 @@ NEEDED = re.compile(
     r"|nftables|firewalld|sssd|nslcd|polkit|multipath|iscsi|lvm"
 )
 """What a node of jobs cannot be without, by the beginning of its name."""
+OWN_UNITS = "/etc/systemd/system"
 OPTION = re.compile(r"[A-Z][A-Za-z]{1,40}")
 VALUE = re.compile(r"[A-Za-z0-9.]{1,20}")
 CALL_S = 120
@@ -107,14 +108,23 @@ class Host:
             return
         if facts.get("LoadState") in ("not-found", "masked", ""):
             return  # it is not installed, or masked: by us, or by the site itself
+        if facts.get("FragmentPath", "").startswith(f"{OWN_UNITS}/"):
+            # where the link of a masked unit would be is its file (systemctl mask: "File ... already exists")
+            self.faults.append(f"{unit}: its file is the site's own, in {OWN_UNITS}, and stays: disable it there")
+            return
         is_active = facts.get("ActiveState") in ("active", "activating", "reloading")
         if unit not in self.units:
             self.units[unit] = is_active
             self._write_state()
-        if self.check or self._call("mask", "--now", "--", unit):
+        # a timer that runs while it is masked has failed for systemd, and the host is degraded
+        if self.check or (
+            (not is_active or self._call("stop", "--", unit)) and self._call("mask", "--now", "--", unit)
+        ):
             self.changed.append(f"masked {unit}")
-        else:
-            del self.units[unit]
+            return
+        if is_active:
+            self._call("start", "--", unit)
+        del self.units[unit]
 
     def _give_back(self, unit: str) -> None:
         facts = self._facts(unit)
@@ -129,7 +139,7 @@ class Host:
         self._write_state()
 
     def _facts(self, unit: str) -> dict[str, str] | None:
-        done = self._run("show", "-p", "LoadState,ActiveState", "--", unit)
+        done = self._run("show", "-p", "LoadState,ActiveState,FragmentPath", "--", unit)
         if done is None or done.returncode:
             return None
         return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)

@@ -35,9 +35,9 @@ state=$here/units/$unit link=$here/etc/systemd/system/$unit
 case $1 in
     show)
         [ -e "$state" ] || { echo LoadState=not-found; exit 0; }
-        read -r load active <"$state"
+        read -r load active file <"$state"
         [ -L "$link" ] && load=masked
-        printf 'ActiveState=%s\\nLoadState=%s\\n' "$active" "$load" ;;
+        printf 'ActiveState=%s\\nLoadState=%s\\nFragmentPath=%s\\n' "$active" "$load" "$file" ;;
     mask)
         [ ! -e "$here/refused" ] || { echo "Access denied" >&2; exit 1; }
         ln -s /dev/null "$link" && echo "loaded inactive" >"$state" ;;
@@ -45,6 +45,7 @@ case $1 in
         [ ! -e "$here/refused" ] || { echo "Access denied" >&2; exit 1; }
         rm "$link" ;;
     start) echo "loaded active" >"$state" ;;
+    stop) echo "loaded inactive" >"$state" ;;
     restart) ;;
     list-units) cat "$here"/units/* | grep -w active ;;
 esac
@@ -120,6 +121,33 @@ def test_profile_masks_what_is_there_and_a_second_run_changes_nothing(root: path
     second = have(root, WANTED)
     assert (second["changed"], second["faults"]) == ([], [])
     assert (second["before"], second["after"]) == (first["before"], first["after"])
+
+
+def test_unit_whose_file_is_the_sites_own_stays_and_is_reported_by_check_mode_too(root: pathlib.Path) -> None:
+    """systemd masks none there: `systemctl mask` says that the file exists already."""
+    (root / "units/own.service").write_text("loaded active /etc/systemd/system/own.service\n")
+    for options in (("--check",), (), ()):
+        found = have(root, {"units": ["own.service"]}, *options)
+        assert found["changed"] == []
+        assert found["faults"] == [
+            "own.service: its file is the site's own, in /etc/systemd/system, and stays: disable it there"
+        ]
+    assert "mask" not in (root / "calls").read_text()
+    assert (root / "units/own.service").read_text().startswith("loaded active")
+
+
+def test_unit_that_runs_is_stopped_before_it_is_masked_and_runs_on_where_it_cannot_be(root: pathlib.Path) -> None:
+    """systemd takes a timer that is masked while it runs for failed."""
+    (root / "refused").touch()
+    refused = have(root, {"units": ["apt-daily.timer", "idle.service"]})
+    assert (refused["changed"], len(refused["faults"])) == ([], 2)
+    assert (root / "units/apt-daily.timer").read_text() == "loaded active\n"
+    assert (root / "units/idle.service").read_text() == "loaded inactive\n"
+    (root / "refused").unlink()
+    (root / "calls").unlink()
+    have(root, {"units": ["apt-daily.timer", "idle.service"]})
+    calls = [line for line in (root / "calls").read_text().splitlines() if line.split()[0] in ("stop", "mask")]
+    assert calls == ["stop -- apt-daily.timer", "mask --now -- apt-daily.timer", "mask --now -- idle.service"]
 
 
 def test_figures_are_of_the_host_before_and_after(root: pathlib.Path) -> None:
