@@ -16,12 +16,13 @@ import typing as t
 
 from . import batch, cluster, installed, roles
 from .machine import hardware, machine
-from .state import LabError, State
+from .system import places
+from .system.state import LabError, State
 
 
 def _up(state: State, arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
-    runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else cluster.RUNTIME)).absolute()
+    runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else places.RUNTIME)).absolute()
     nodes = tuple(arguments.nodes.split(","))
     with roles.reading(runtime) if arguments.by_roles else contextlib.nullcontext() as by_roles:
         plan = cluster.Plan(
@@ -119,7 +120,7 @@ def _left(state: State, arguments: argparse.Namespace) -> int:
 def _runtime(_state: State, _arguments: argparse.Namespace) -> int:
     from . import runtime
 
-    print(runtime.install(cluster.CHECKOUT, cluster.RUNTIME))
+    print(runtime.install(places.CHECKOUT, places.RUNTIME))
     return 0
 
 
@@ -157,7 +158,7 @@ def _machine_on(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _play(state: State, arguments: argparse.Namespace) -> int:
-    print(roles.play(state, cluster.RUNTIME, arguments.playbook, *arguments.argv), end="")
+    print(roles.play(state, places.RUNTIME, arguments.playbook, *arguments.argv), end="")
     return 0
 
 
@@ -169,7 +170,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--nodes", default=",".join(cluster.NODES), help="comma separated; fe is the front end (%(default)s)"
     )
-    one.add_argument("--pool", default=str(cluster.POOL), help="directory of images (%(default)s)")
+    one.add_argument("--pool", default=str(places.POOL), help="directory of images (%(default)s)")
     one.add_argument("--runtime", help="Python environment with the installed collection (build/runtime)")
     one.add_argument("--bare", action="store_true", help="without batch system and product: machines and libvirt alone")
     one.add_argument(

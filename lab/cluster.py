@@ -19,14 +19,12 @@ import sys
 import time
 import typing as t
 
-from . import batch, cgroups, ending, installed, keys, network
-from .node import OWN_VENV, VENV
-from .state import FRONT_END, LAB, Facts, LabError, Mount, NodePlan, Process, State, addresses
+from . import batch, installed
+from .system import cgroups, ending, keys, network
+from .system.places import CHECKOUT, LAB, OWN_VENV, POOL, RUNTIME, VENV
+from .system.state import FRONT_END, Facts, LabError, Mount, NodePlan, Process, State, addresses
 
 NODES = ("fe", "cn1", "cn2")
-CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
-RUNTIME = CHECKOUT / "build/runtime"
-POOL = CHECKOUT / "build/pool"
 UP_TIMEOUT_S = 120
 
 Starting = tuple[subprocess.Popen[bytes], t.IO[bytes]]

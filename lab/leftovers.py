@@ -19,8 +19,8 @@ import sys
 import typing as t
 
 from . import batch
-from .node import PLAN
-from .state import NodePlan
+from .system.places import PLAN
+from .system.state import NodePlan
 
 OURS = ("/run/vtorque", "/var/lib/vtorque")
 START = r"[^/]+\.[0-9]+"

@@ -20,19 +20,16 @@ import sys
 import typing as t
 import uuid
 
-from . import cgroups, namespaces
-from .namespaces import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT, mount
-from .state import LAB, NodePlan
+from .system import cgroups, namespaces
+from .system.namespaces import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT, mount
+from .system.places import LAB, OWN_VENV, PLAN, VENV
+from .system.state import NodePlan
 
-OWN_VENV = LAB / "venv"
-"""Where it sees the Python that runs the lab's own programs, whether the product is there or not."""
-VENV = pathlib.Path("/opt/vtorque/venv")
 INSTALLED = (
     "var/spool/torque", "etc/vtorque", "var/lib/vtorque", "opt/vtorque", "etc/munge", "var/lib/munge", "var/log/munge",
     "etc/slurm", "var/lib/slurm", "var/log/slurm",
 )  # fmt: skip
 """Where a batch system and the product lie on a machine that has them: a node gets its own."""
-PLAN = pathlib.Path("/run/lab/node.json")
 
 
 def enter(ready: int, directory: pathlib.Path, netns: str, cgroup: str, parent: int) -> None:
@@ -188,7 +185,7 @@ def _bind(source: pathlib.Path, target: pathlib.Path, *, read_only: bool) -> Non
 
 def init(ready: int) -> None:
     """Process 1 in the node's own root: start the daemons, say so, then reap whatever ends."""
-    from . import daemons
+    from .system import daemons
 
     os.set_inheritable(ready, False)
     plan = NodePlan.read(PLAN)
@@ -214,7 +211,8 @@ def init(ready: int) -> None:
 
 def _furnish(plan: NodePlan) -> None:
     # they need what only the installed environment has
-    from . import batch, daemons, site
+    from . import batch, site
+    from .system import daemons
 
     if plan.by_roles:
         daemons.make_volatile()

@@ -13,10 +13,11 @@ import pathlib
 import subprocess
 import typing as t
 
-from . import cluster, installed, keys, runtime, site
-from .state import FRONT_END, LabError, State
+from . import cluster, installed, runtime, site
+from .system import keys, places
+from .system.state import FRONT_END, LabError, State
 
-CACHE = cluster.CHECKOUT / "build/installed"
+CACHE = places.CHECKOUT / "build/installed"
 PLAYBOOK = "mikelangelo.vtorque.install"
 PLAY_TIMEOUT_S = 1200
 INVENTORY = {
@@ -35,16 +36,17 @@ INVENTORY = {
 """The nodes, and the lab's configuration under the names of the roles."""
 
 
-def place(environment: pathlib.Path = cluster.RUNTIME) -> pathlib.Path:
+def place(environment: pathlib.Path = places.RUNTIME) -> pathlib.Path:
     """Where is kept, or will be, what the roles install of the collection in this environment."""
     here = pathlib.Path(__file__).parent
     # the batch system's too: its state is on the disks that are kept
-    texts = [path.read_bytes() for path in sorted((*here.glob("*.py"), *here.glob("torque/*.py")))]
+    sources = sorted(path for place in ("*.py", "system/*.py", "torque/*.py") for path in here.glob(place))
+    texts = [path.read_bytes() for path in sources]
     stamp = runtime.stamp(environment).encode()
     return CACHE / hashlib.sha256(b"\0".join([stamp, *texts])).hexdigest()[:12]
 
 
-def install(environment: pathlib.Path = cluster.RUNTIME) -> str:
+def install(environment: pathlib.Path = places.RUNTIME) -> str:
     """Have the roles install the collection of this environment on nodes of a lab, unless that was done.
 
     Returns:
@@ -138,7 +140,7 @@ def play(state: State, environment: pathlib.Path, playbook: str = PLAYBOOK, *opt
 def _wheels(environment: pathlib.Path, there: pathlib.Path) -> None:
     arguments = [
         str(environment / "bin/python"), "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check",
-        "--require-hashes", "--wheel-dir", str(there), "-r", str(cluster.CHECKOUT / "requirements.lock"),
+        "--require-hashes", "--wheel-dir", str(there), "-r", str(places.CHECKOUT / "requirements.lock"),
     ]  # fmt: skip
     done = subprocess.run(arguments, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=600)
     if done.returncode:

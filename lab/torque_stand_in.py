@@ -12,8 +12,9 @@ import subprocess
 import sys
 import typing as t
 
-from .daemons import ENVIRONMENT, RUN, DaemonError, run
-from .state import LAB, NodePlan
+from .system.daemons import ENVIRONMENT, RUN, DaemonError, run
+from .system.places import LAB
+from .system.state import NodePlan
 
 SOCKETS = pathlib.Path("/run/lab-torque")
 PLACES = {"batch job": "/var/spool/torque/mom_priv/jobs", "node file": "/var/spool/torque/aux"}

@@ -13,7 +13,8 @@ import sys
 import time
 
 from .. import cluster
-from ..state import LabError, State
+from ..system import places
+from ..system.state import LabError, State
 from . import base, fleet, manifest
 
 
@@ -87,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("nodes", nargs="*", default=["fe", "cn1", "cn2"], help="fe is the front end (fe cn1 cn2)")
     one.add_argument("--plain", action="store_true", help="compute nodes without libvirt")
     one.add_argument("--no-batch", action="store_true", help="without the batch system")
-    one.add_argument("--pool", default=str(cluster.POOL), help='directory of images (%(default)s); "": none')
+    one.add_argument("--pool", default=str(places.POOL), help='directory of images (%(default)s); "": none')
     one.set_defaults(run=_up)
     commands.add_parser("down", help="end the hosts and everything of them").set_defaults(run=_down)
     one = commands.add_parser("list", help="the hosts, and whether they are alive (exit 1: not)")

@@ -19,9 +19,10 @@ import subprocess
 import sys
 import typing as t
 
-from .. import cluster, keys, network
-from ..ending import DOWN_TIMEOUT_S
-from ..state import Facts, LabError, Process, State
+from .. import cluster
+from ..system import keys, network, places
+from ..system.ending import DOWN_TIMEOUT_S
+from ..system.state import Facts, LabError, Process, State
 from . import hardware, image
 
 NAME = "machine"
@@ -75,7 +76,7 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
         return 0.0
     require_memory(size)
     cluster.down(state)
-    boots = image.make(cluster.CHECKOUT / "build/machine", cluster.CHECKOUT / "build/cache")
+    boots = image.make(places.CHECKOUT / "build/machine", places.CHECKOUT / "build/cache")
     try:
         with state.lock():
             return _boot(state, size, cgroups_version, boots)
@@ -151,7 +152,7 @@ def _boot(state: State, size: hardware.Size, cgroups_version: int, boots: pathli
     with (state.directory / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.machine.boot", str(order), str(os.getpid())],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=cluster.CHECKOUT,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=places.CHECKOUT,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
     facts.inits[NAME] = Process.of(process.pid)

@@ -19,7 +19,8 @@ import subprocess
 import typing as t
 
 from .. import cluster
-from ..state import DEFAULT, LabError, State
+from ..system import places
+from ..system.state import DEFAULT, LabError, State
 from . import machine, patience
 
 USER, NODE = "alice", "cn1"
@@ -135,7 +136,7 @@ class Story:
         Raises:
             StoryError: it failed.
         """
-        line = machine.command(self._state, arguments, str(cluster.CHECKOUT), terminal=False)
+        line = machine.command(self._state, arguments, str(places.CHECKOUT), terminal=False)
         done = subprocess.run(line, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=CALL_S)
         if done.returncode:
             raise StoryError(f"{shlex.join(arguments)[-300:]}: {(done.stderr or done.stdout)[-2000:].strip()}")
@@ -147,7 +148,7 @@ class Story:
 
     def raise_lab(self, pool: pathlib.Path) -> None:
         """Raise the lab in the machine, with two cards to hand on."""
-        python = str(cluster.CHECKOUT / "build/runtime/bin/python")
+        python = str(places.CHECKOUT / "build/runtime/bin/python")
         self.call([python, "-m", "lab", "up", "--nodes", f"fe,{NODE}", "--pool", str(pool.absolute())])
         self.find_nodes()
         cards = f"sed -i /^pci_classes:/d {patience.CONFIG}; printf 'pci_classes:\\n  - nic {' '.join(CARDS)}\\n'"
@@ -196,10 +197,10 @@ class Story:
 def main() -> int:
     """Tell the story in a machine that is up; exit status 1 when it did not go as it should."""
     parser = argparse.ArgumentParser(prog="python -m lab.machine.story", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pool", type=pathlib.Path, default=cluster.CHECKOUT / "build/pool")
+    parser.add_argument("--pool", type=pathlib.Path, default=places.CHECKOUT / "build/pool")
     arguments = parser.parse_args()
     story = Story(machine.state_of(State()), lambda line: print(line, flush=True))
-    programs = cluster.CHECKOUT / "build/story-programs"
+    programs = places.CHECKOUT / "build/story-programs"
     try:
         copy_programs(programs)
         story.raise_lab(arguments.pool)

@@ -13,9 +13,9 @@ import subprocess
 import time
 import typing as t
 
-from .. import cgroups
-from ..daemons import ENVIRONMENT, RUN, DaemonError, put, run
-from ..state import LabError, NodePlan
+from ..system import cgroups
+from ..system.daemons import ENVIRONMENT, RUN, DaemonError, put, run
+from ..system.state import LabError, NodePlan
 from . import configuration, key
 
 PROGRAMS = ("/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/bin/sbatch")

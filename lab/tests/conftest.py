@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from lab import cluster as lab_cluster
-from lab.state import State
+from lab.system.state import State
 from lab.torque import trial
 
 

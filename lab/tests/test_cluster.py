@@ -19,9 +19,10 @@ import typing as t
 
 import pytest
 
-from lab import cgroups, cluster, network
-from lab.node import OWN_VENV
-from lab.state import LabError, Process, State, addresses
+from lab import cluster
+from lab.system import cgroups, network, places
+from lab.system.places import OWN_VENV
+from lab.system.state import LabError, Process, State, addresses
 
 PLAN = cluster.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
 
@@ -89,19 +90,20 @@ def test_node_begins_without_what_the_machine_has_installed(tmp_path: pathlib.Pa
     for place in ("var/spool/torque/mom_priv/jobs", "etc/vtorque", "etc/skel"):
         (machine / place).mkdir(parents=True)
     script = (
-        "import pathlib, sys\nfrom lab import namespaces, node\nnamespaces.unshare(mounts=True)\n"
+        "import pathlib, sys\nfrom lab import node\nfrom lab.system import namespaces\n"
+        "namespaces.unshare(mounts=True)\n"
         "node.mount(None, '/', None, node.MS_REC | node.MS_PRIVATE)\n"
         "root = node._root(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
         "print(sorted(str(path.relative_to(root)) for path in root.rglob('*')))\n(root / 'etc/vtorque/mine').touch()\n"
     )
     arguments = [sys.executable, "-c", script, str(tmp_path / "node"), str(machine)]
-    here = cluster.CHECKOUT
+    here = places.CHECKOUT
     printed = [
         subprocess.run(arguments, cwd=here, capture_output=True, text=True, check=True).stdout for _boot in range(2)
     ]
-    places = ["etc", "etc/skel", "etc/vtorque", "var", "var/spool", "var/spool/torque"]
+    begun = ["etc", "etc/skel", "etc/vtorque", "var", "var/spool", "var/spool/torque"]
     # what it wrote is there when it boots again
-    assert printed == [f"{places}\n", f"{sorted([*places, 'etc/vtorque/mine'])}\n"]
+    assert printed == [f"{begun}\n", f"{sorted([*begun, 'etc/vtorque/mine'])}\n"]
 
 
 def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> None:
@@ -174,7 +176,7 @@ def test_qemu_is_not_root_and_gets_its_disk_by_ownership(lab: State) -> None:
         assert out(lab, "cn1", "stat", "-c", "%U", "/var/lib/probe/disk") == "libvirt-qemu"
         assert out(lab, "cn2", "virsh", "list", "--all", "--name") == ""
         done = subprocess.run(
-            [sys.executable, "-m", "lab", "left", "--json"], capture_output=True, text=True, cwd=cluster.CHECKOUT,
+            [sys.executable, "-m", "lab", "left", "--json"], capture_output=True, text=True, cwd=places.CHECKOUT,
             env={**os.environ, "VTORQUE_LAB": str(lab.directory)}, check=False,
         )  # fmt: skip
         left = json.loads(done.stdout)
@@ -213,14 +215,14 @@ def test_on_hands_back_the_status_and_keeps_a_terminal(lab: State) -> None:
     line = [sys.executable, "-m", "lab", "on", "cn1", "--user", "alice", "--cwd", "/etc", "--"]
     environment = {**os.environ, "VTORQUE_LAB": str(lab.directory)}
     done = subprocess.run(
-        [*line, "sh", "-c", "pwd; exit 37"], capture_output=True, text=True, cwd=cluster.CHECKOUT, env=environment
+        [*line, "sh", "-c", "pwd; exit 37"], capture_output=True, text=True, cwd=places.CHECKOUT, env=environment
     )
     assert (done.returncode, done.stdout) == (37, "/etc\n")
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0), os.fdopen(slave, "rb", buffering=0):
         printed = subprocess.run(
             [*line, "sh", "-c", "test -t 0 && test -t 1"], stdin=slave, stdout=slave, stderr=slave,
-            cwd=cluster.CHECKOUT, env=environment,
+            cwd=places.CHECKOUT, env=environment,
         )  # fmt: skip
     assert printed.returncode == 0
 
@@ -330,7 +332,7 @@ def test_up_after_an_up_that_was_killed(other: State, where: str) -> None:
     killed = f"""
 import os, pathlib, signal, sys
 from lab import cluster
-from lab.state import State
+from lab.system.state import State
 owner, _, name = {where!r}.rpartition(".")
 owner = getattr(cluster, owner) if owner else cluster
 step = getattr(owner, name)
@@ -341,7 +343,7 @@ def die(*arguments):
 setattr(owner, name, die)
 cluster.up(State(pathlib.Path(sys.argv[1])), cluster.Plan(runtime=pathlib.Path(sys.prefix), bare=True))
 """
-    done = subprocess.run([sys.executable, "-c", killed, str(other.directory)], cwd=cluster.CHECKOUT, check=False)
+    done = subprocess.run([sys.executable, "-c", killed, str(other.directory)], cwd=places.CHECKOUT, check=False)
     assert done.returncode == -signal.SIGKILL
     with pytest.raises(LabError, match="no lab is up"):
         other.running()

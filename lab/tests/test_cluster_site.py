@@ -14,7 +14,8 @@ import typing as t
 import pytest
 
 from lab import cluster, runtime
-from lab.state import State
+from lab.system import places
+from lab.system.state import State
 
 NODES = ("fe", "cn1", "cn2")
 CHECK = """
@@ -38,7 +39,7 @@ def out(state: State, node: str, *arguments: str, user: str = "root", stdin: str
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
-    runtime.install(cluster.CHECKOUT, cluster.RUNTIME)
+    runtime.install(places.CHECKOUT, places.RUNTIME)
     state = State(tmp_path_factory.mktemp("site") / "state")
     cluster.up(state, cluster.Plan(pool=pathlib.Path(tmp_path_factory.mktemp("pool"))))
     yield state

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from lab import cluster, installed
-from lab.state import State
+from lab.system.state import State
 
 
 def raised(state: State, place: pathlib.Path) -> None:

@@ -19,11 +19,12 @@ import typing as t
 
 import pytest
 
-from lab import batch, cgroups, cluster, network, runtime
-from lab.node import OWN_VENV
+from lab import batch, cluster, runtime
 from lab.slurm import configuration, key
 from lab.slurm import leftovers as slurm_leftovers
-from lab.state import LabError, Process, State
+from lab.system import cgroups, network, places
+from lab.system.places import OWN_VENV
+from lab.system.state import LabError, Process, State
 
 PATIENCE_S = 60
 REVIVE = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.revive", "batch")
@@ -90,7 +91,7 @@ def left(state: State) -> str:
     """What `lab left` says, and its exit status."""
     environment = {**os.environ, "VTORQUE_LAB": str(state.directory)}
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "left"], cwd=cluster.CHECKOUT, env=environment, capture_output=True, text=True
+        [sys.executable, "-m", "lab", "left"], cwd=places.CHECKOUT, env=environment, capture_output=True, text=True
     )
     return f"{done.stdout}{done.stderr}exit status {done.returncode}"
 
@@ -119,7 +120,7 @@ def daemons(state: State) -> dict[int, Process]:
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> cluster.Plan:
-    runtime.install(cluster.CHECKOUT, cluster.RUNTIME)
+    runtime.install(places.CHECKOUT, places.RUNTIME)
     return cluster.Plan(pool=tmp_path_factory.mktemp("pool"), batch=batch.SLURM)
 
 
@@ -327,12 +328,12 @@ def test_up_after_an_up_that_was_killed_when_slurm_ran(other: State, plan: clust
     killed = """
 import os, pathlib, signal, sys
 from lab import cluster
-from lab.state import State
+from lab.system.state import State
 cluster._await_nodes = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 cluster.up(State(pathlib.Path(sys.argv[1])), cluster.Plan(pool=pathlib.Path(sys.argv[2]), batch="slurm"))
 """
     arguments = [sys.executable, "-c", killed, str(other.directory), str(plan.pool)]
-    assert subprocess.run(arguments, cwd=cluster.CHECKOUT, check=False).returncode == -signal.SIGKILL
+    assert subprocess.run(arguments, cwd=places.CHECKOUT, check=False).returncode == -signal.SIGKILL
     stale = daemons(other)
     assert len(stale) > 6
     assert cluster.up(other, plan) is True

@@ -18,7 +18,7 @@ import typing as t
 
 from lab import cluster
 from lab.machine import hardware, machine, patience
-from lab.state import DEFAULT
+from lab.system.state import DEFAULT
 
 from . import iron
 from .figures import Figure

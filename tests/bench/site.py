@@ -14,8 +14,8 @@ import subprocess
 import typing as t
 
 from lab import batch, cluster
-from lab.node import VENV
-from lab.state import DEFAULT, LabError, State
+from lab.system.places import VENV
+from lab.system.state import DEFAULT, LabError, State
 
 INSIDE = pathlib.Path(__file__).resolve().parent / "inside"
 USER = "alice"

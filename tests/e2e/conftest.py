@@ -19,7 +19,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from lab import cluster
-from lab.state import DEFAULT, Facts, LabError, State
+from lab.system.state import DEFAULT, Facts, LabError, State
 from lab.torque import wire
 
 from .batch_facts import BATCHES, TORQUE

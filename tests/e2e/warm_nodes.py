@@ -19,6 +19,7 @@ import subprocess
 import typing as t
 
 from lab import cluster, runtime
+from lab.system import places
 
 from .conftest import CHECKOUT, Site
 from .trouble import CONFIG, NODES, POOL, changed
@@ -95,6 +96,6 @@ def _digest(site: Site, node: str) -> str:
         programs.append(f"{program} {found.st_size} {found.st_mtime_ns}")
     facts = [
         config, (_newest() / "record.json").read_text(), *sorted(set(processor)), *programs, os.uname().release,
-        runtime.stamp(cluster.RUNTIME),
+        runtime.stamp(places.RUNTIME),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]

@@ -13,7 +13,7 @@ import pytest
 
 from lab import cluster
 from lab.machine import machine, patience
-from lab.state import DEFAULT, State
+from lab.system.state import DEFAULT, State
 
 from ..conftest import CHECKOUT, LAB, Ended, Result, Site, check_nothing_left
 from ..trouble import CONFIG

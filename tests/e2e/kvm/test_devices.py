@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from lab.machine import machine, story
-from lab.state import State
+from lab.system.state import State
 
 from ..conftest import CHECKOUT
 from ..trouble import revive

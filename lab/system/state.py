@@ -17,8 +17,6 @@ import shutil
 import typing as t
 
 DEFAULT = pathlib.Path("/run/vtorque-lab")
-LAB = pathlib.Path("/opt/vtorque-lab")
-"""Where a node sees the lab's own Python package."""
 NETWORK = "10.77.0"
 FRONT_END = "fe"
 MARK = ".vtorque-lab"
