@@ -14,7 +14,8 @@ import sys
 import time
 import typing as t
 
-from . import batch, cluster, installed, roles
+from . import batch, cluster, roles
+from .installation import installed
 from .machine import hardware, machine
 from .system import places
 from .system.state import LabError, State
@@ -118,7 +119,7 @@ def _left(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _runtime(_state: State, _arguments: argparse.Namespace) -> int:
-    from . import runtime
+    from .installation import runtime
 
     print(runtime.install(places.CHECKOUT, places.RUNTIME))
     return 0

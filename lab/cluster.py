@@ -19,7 +19,8 @@ import sys
 import time
 import typing as t
 
-from . import batch, installed
+from . import batch
+from .installation import installed
 from .system import cgroups, ending, keys, network
 from .system.places import CHECKOUT, LAB, OWN_VENV, POOL, RUNTIME, VENV
 from .system.state import FRONT_END, Facts, LabError, Mount, NodePlan, Process, State, addresses

@@ -211,7 +211,8 @@ def init(ready: int) -> None:
 
 def _furnish(plan: NodePlan) -> None:
     # they need what only the installed environment has
-    from . import batch, site
+    from . import batch
+    from .installation import site
     from .system import daemons
 
     if plan.by_roles:
@@ -224,7 +225,7 @@ def _furnish(plan: NodePlan) -> None:
 
 
 def _furnish_ssh() -> None:
-    from . import site
+    from .installation import site
 
     site.place_drop_ins()
 

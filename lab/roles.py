@@ -13,7 +13,8 @@ import pathlib
 import subprocess
 import typing as t
 
-from . import cluster, installed, runtime, site
+from . import cluster
+from .installation import installed, runtime, site
 from .system import keys, places
 from .system.state import FRONT_END, LabError, State
 
@@ -40,7 +41,9 @@ def place(environment: pathlib.Path = places.RUNTIME) -> pathlib.Path:
     """Where is kept, or will be, what the roles install of the collection in this environment."""
     here = pathlib.Path(__file__).parent
     # the batch system's too: its state is on the disks that are kept
-    sources = sorted(path for place in ("*.py", "system/*.py", "torque/*.py") for path in here.glob(place))
+    sources = sorted(
+        path for place in ("*.py", "installation/*.py", "system/*.py", "torque/*.py") for path in here.glob(place)
+    )
     texts = [path.read_bytes() for path in sources]
     stamp = runtime.stamp(environment).encode()
     return CACHE / hashlib.sha256(b"\0".join([stamp, *texts])).hexdigest()[:12]

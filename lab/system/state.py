@@ -222,7 +222,7 @@ class Facts:
         inits: process 1 of each node, as the machine numbers it.
         up: False while `up` is at work, or was interrupted.
         bare: neither batch system nor product was put onto the nodes.
-        by_roles: the roles install the product, or have done so: where that is kept (`installed.py`); "": the lab does.
+        by_roles: where what roles install, or have installed, is kept (`installation/installed.py`); "": the lab does.
         batch: name of the batch system (`batch.py`).
     """
 

@@ -13,7 +13,8 @@ import typing as t
 
 import pytest
 
-from lab import cluster, runtime
+from lab import cluster
+from lab.installation import runtime
 from lab.system import places
 from lab.system.state import State
 

@@ -9,7 +9,8 @@ import pathlib
 import subprocess
 import sys
 
-from lab import cluster, installed
+from lab import cluster
+from lab.installation import installed
 from lab.system.state import State
 
 

@@ -19,7 +19,8 @@ import typing as t
 
 import pytest
 
-from lab import batch, cluster, runtime
+from lab import batch, cluster
+from lab.installation import runtime
 from lab.slurm import configuration, key
 from lab.slurm import leftovers as slurm_leftovers
 from lab.system import cgroups, network, places

@@ -18,7 +18,8 @@ import shutil
 import subprocess
 import typing as t
 
-from lab import cluster, runtime
+from lab import cluster
+from lab.installation import runtime
 from lab.system import places
 
 from .conftest import CHECKOUT, Site

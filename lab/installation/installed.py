@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import typing as t
 
-from .system import keys
-from .system.state import LabError, State
+from ..system import keys
+from ..system.state import LabError, State
 
 NODES = ("fe", "cn1", "cn2", "cn3")
 WHEELS = "/srv/wheels"

@@ -9,8 +9,8 @@ import importlib
 import pathlib
 import typing as t
 
-from .system.daemons import DaemonError, put
-from .system.state import NodePlan
+from ..system.daemons import DaemonError, put
+from ..system.state import NodePlan
 
 PREFIX = pathlib.Path("/opt/vtorque")
 ETC = pathlib.Path("/etc/vtorque")

@@ -15,7 +15,7 @@ import typing as t
 
 import yaml
 
-from .system.state import LabError
+from ..system.state import LabError
 
 STAMP = ".vtorque-sources"
 
