@@ -14,7 +14,8 @@ import sys
 import time
 import typing as t
 
-from . import batch, cluster, roles
+from . import batch
+from .cluster import lifecycle, on_nodes, roles
 from .installation import installed
 from .machine import hardware, machine
 from .system import places
@@ -26,10 +27,10 @@ def _up(state: State, arguments: argparse.Namespace) -> int:
     runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else places.RUNTIME)).absolute()
     nodes = tuple(arguments.nodes.split(","))
     with roles.reading(runtime) if arguments.by_roles else contextlib.nullcontext() as by_roles:
-        plan = cluster.Plan(
+        plan = lifecycle.Plan(
             nodes, pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles, arguments.batch
         )
-        is_new = cluster.up(state, plan)
+        is_new = lifecycle.up(state, plan)
     if is_new:
         print(f"the lab is up: {' '.join(plan.nodes)} ({time.monotonic() - begin:.1f} s)")
     else:
@@ -38,7 +39,7 @@ def _up(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _down(state: State, _arguments: argparse.Namespace) -> int:
-    print("the lab is down" if cluster.down(state) else "no lab was up")
+    print("the lab is down" if lifecycle.down(state) else "no lab was up")
     return 0
 
 
@@ -70,43 +71,43 @@ def _on(state: State, arguments: argparse.Namespace) -> int:
     parts = arguments.argv
     if not parts:
         raise LabError("on NODE -- COMMAND: the command is missing")
-    line = cluster.command(state.running(), arguments.node, parts, user=arguments.user, cwd=arguments.cwd)
+    line = on_nodes.command(state.running(), arguments.node, parts, user=arguments.user, cwd=arguments.cwd)
     # the same process: the terminal, the signals and the exit status are the command's own
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
 
 def _lose(state: State, arguments: argparse.Namespace) -> int:
-    cluster.lose(state, arguments.node)
+    lifecycle.lose(state, arguments.node)
     print(f"{arguments.node} is lost")
     return 0
 
 
 def _back(state: State, arguments: argparse.Namespace) -> int:
-    cluster.bring_back(state, arguments.node)
+    lifecycle.bring_back(state, arguments.node)
     print(f"{arguments.node} is back")
     return 0
 
 
 def _sweeps(state: State, _arguments: argparse.Namespace) -> int:
-    print(f"{', '.join(cluster.start_sweeps(state))}: swept, and again every {cluster.SWEEP_PAUSE_S // 60} minutes")
+    print(f"{', '.join(on_nodes.start_sweeps(state))}: swept, and again every {on_nodes.SWEEP_PAUSE_S // 60} minutes")
     return 0
 
 
 def _unplug(state: State, arguments: argparse.Namespace) -> int:
-    cluster.plug(state, arguments.node, plugged=False)
+    lifecycle.plug(state, arguments.node, plugged=False)
     print(f"{arguments.node} is out of the network")
     return 0
 
 
 def _plug(state: State, arguments: argparse.Namespace) -> int:
-    cluster.plug(state, arguments.node, plugged=True)
+    lifecycle.plug(state, arguments.node, plugged=True)
     print(f"{arguments.node} is in the network")
     return 0
 
 
 def _left(state: State, arguments: argparse.Namespace) -> int:
-    left = cluster.left(state.running())
+    left = on_nodes.left(state.running())
     if arguments.json:
         print(json.dumps(left))
     else:
@@ -169,7 +170,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     one = commands.add_parser("up", help="raise the cluster")
     one.add_argument(
-        "--nodes", default=",".join(cluster.NODES), help="comma separated; fe is the front end (%(default)s)"
+        "--nodes", default=",".join(lifecycle.NODES), help="comma separated; fe is the front end (%(default)s)"
     )
     one.add_argument("--pool", default=str(places.POOL), help="directory of images (%(default)s)")
     one.add_argument("--runtime", help="Python environment with the installed collection (build/runtime)")

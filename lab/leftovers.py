@@ -116,7 +116,7 @@ def files() -> t.Iterator[str]:
 def boot_time() -> float:
     """When this node was started, in seconds since the epoch, by the clock that gives files their times.
 
-    What it is was written down then (`node.py`); a test may show another clock to programs.
+    What it is was written down then (`cluster/node.py`); a test may show another clock to programs.
     """
     return PLAN.stat().st_ctime
 

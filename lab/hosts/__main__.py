@@ -12,7 +12,7 @@ import pathlib
 import sys
 import time
 
-from .. import cluster
+from ..cluster import on_nodes
 from ..system import places
 from ..system.state import LabError, State
 from . import base, fleet, manifest
@@ -54,7 +54,7 @@ def _list(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _on(state: State, arguments: argparse.Namespace) -> int:
-    line = cluster.command(state.running(), arguments.node, arguments.argv, user=arguments.user)
+    line = on_nodes.command(state.running(), arguments.node, arguments.argv, user=arguments.user)
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 

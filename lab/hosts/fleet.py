@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from .. import cluster
+from ..cluster import lifecycle
 from ..system import daemons, ending, keys, network, places
 from ..system.state import Facts, LabError, Mount, NodePlan, Process, State, addresses
 from ..torque_stand_in import SOCKETS
@@ -84,7 +84,7 @@ def down(state: State) -> bool:
         facts = state.load()
         if facts:
             _end(facts)
-    return cluster.down(state)
+    return lifecycle.down(state)
 
 
 def _raise(state: State, plan: Plan, facts: Facts) -> Facts:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import typing as t
 
-from .. import cluster
+from ..cluster import lifecycle
 from ..system import keys, network, places
 from ..system.ending import DOWN_TIMEOUT_S
 from ..system.state import Facts, LabError, Process, State
@@ -75,7 +75,7 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
     if facts and facts.up and NAME in facts.inits and facts.inits[NAME].alive:
         return 0.0
     require_memory(size)
-    cluster.down(state)
+    lifecycle.down(state)
     boots = image.make(places.CHECKOUT / "build/machine", places.CHECKOUT / "build/cache")
     try:
         with state.lock():
@@ -84,7 +84,7 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
         console = state.directory / "console.log"
         if console.exists():
             sys.stderr.write(console.read_text(encoding="utf-8", errors="replace")[-4000:])
-        cluster.down(state)
+        lifecycle.down(state)
         raise
 
 
@@ -107,7 +107,7 @@ def down(state: State) -> bool:
     Returns:
         Was there anything?
     """
-    return cluster.down(state)
+    return lifecycle.down(state)
 
 
 def command(state: State, arguments: t.Sequence[str], cwd: str, *, terminal: bool) -> list[str]:

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import typing as t
 
-from .. import cluster
+from ..cluster import on_nodes
 from ..system import places
 from ..system.state import DEFAULT, LabError, State
 from . import machine, patience
@@ -144,7 +144,7 @@ class Story:
 
     def on(self, node: str, script: str, user: str = "root") -> str:
         """Return what a line of shell on a node of the lab writes (`call`)."""
-        return self.call(cluster.enter(self._inits[node], ["/bin/sh", "-c", script], user=user))
+        return self.call(on_nodes.enter(self._inits[node], ["/bin/sh", "-c", script], user=user))
 
     def raise_lab(self, pool: pathlib.Path) -> None:
         """Raise the lab in the machine, with two cards to hand on."""

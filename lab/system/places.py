@@ -17,3 +17,4 @@ OWN_VENV = LAB / "venv"
 """Where it sees the Python that runs the lab's own programs, whether the product is there or not."""
 VENV = pathlib.Path("/opt/vtorque/venv")
 PLAN = pathlib.Path("/run/lab/node.json")
+"""What a node knows of itself (`state.NodePlan`)."""

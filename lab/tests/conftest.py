@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from lab import cluster as lab_cluster
+from lab.cluster import lifecycle
 from lab.system.state import State
 from lab.torque import trial
 
@@ -34,4 +34,4 @@ def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
     """A lab of the test's own, which it may break."""
     state = State(tmp_path / "other")
     yield state
-    lab_cluster.down(state)
+    lifecycle.down(state)

@@ -19,7 +19,8 @@ import typing as t
 
 import pytest
 
-from lab import batch, cluster
+from lab import batch
+from lab.cluster import lifecycle, on_nodes
 from lab.installation import runtime
 from lab.slurm import configuration, key
 from lab.slurm import leftovers as slurm_leftovers
@@ -34,7 +35,7 @@ REVIVE = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/pyt
 def on(
     state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    line = cluster.command(state.running(), node, arguments, user=user)
+    line = on_nodes.command(state.running(), node, arguments, user=user)
     return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
@@ -120,17 +121,17 @@ def daemons(state: State) -> dict[int, Process]:
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> cluster.Plan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> lifecycle.Plan:
     runtime.install(places.CHECKOUT, places.RUNTIME)
-    return cluster.Plan(pool=tmp_path_factory.mktemp("pool"), batch=batch.SLURM)
+    return lifecycle.Plan(pool=tmp_path_factory.mktemp("pool"), batch=batch.SLURM)
 
 
 @pytest.fixture(scope="module")
-def lab(plan: cluster.Plan, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
+def lab(plan: lifecycle.Plan, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
     state = State(tmp_path_factory.mktemp("slurm") / "state")
-    cluster.up(state, plan)
+    lifecycle.up(state, plan)
     yield state
-    cluster.down(state)
+    lifecycle.down(state)
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +174,7 @@ def test_srun_runs_on_two_nodes_at_once(lab: State) -> None:
 
 def test_salloc_gives_a_terminal_on_the_first_node_and_its_status(lab: State) -> None:
     arguments = ["salloc", "-N", "2", "srun", "--interactive", "--preserve-env", "--pty", "sh", "-c"]
-    line = cluster.command(lab.running(), "fe", [*arguments, "tty; test -t 0; hostname; exit 7"], user="alice")
+    line = on_nodes.command(lab.running(), "fe", [*arguments, "tty; test -t 0; hostname; exit 7"], user="alice")
     line = ["/usr/bin/setsid", "--ctty", "--wait", *line]
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0) as screen:
@@ -274,9 +275,9 @@ def test_daemon_that_has_ended_is_started_again_and_jobs_go_on(lab: State, node:
 
 
 def test_two_labs_with_slurm_stand_side_by_side_and_do_not_know_each_other(
-    lab: State, other: State, plan: cluster.Plan
+    lab: State, other: State, plan: lifecycle.Plan
 ) -> None:
-    cluster.up(other, cluster.Plan(("fe", "cn1"), plan.pool, batch=batch.SLURM))
+    lifecycle.up(other, lifecycle.Plan(("fe", "cn1"), plan.pool, batch=batch.SLURM))
     numbers = [submit(state, "exec sleep 600", "-w", "cn1") for state in (lab, other)]
     for state, number in zip((lab, other), numbers, strict=True):
         running(state, number)
@@ -286,30 +287,30 @@ def test_two_labs_with_slurm_stand_side_by_side_and_do_not_know_each_other(
     assert on(other, "cn1", "unmunge", stdin=credential).returncode == 0
     strange = on(lab, "cn1", "unmunge", stdin=credential)
     assert "Invalid credential" in strange.stderr
-    cluster.down(other)
+    lifecycle.down(other)
     assert traces(other) == []
     assert out(lab, "fe", "srun", "hostname", user="alice") == "cn1"
 
 
-def test_down_leaves_no_process_mount_or_file_even_of_a_suspended_job(other: State, plan: cluster.Plan) -> None:
-    cluster.up(other, plan)
+def test_down_leaves_no_process_mount_or_file_even_of_a_suspended_job(other: State, plan: lifecycle.Plan) -> None:
+    lifecycle.up(other, plan)
     number = submit(other, "exec sleep 600")
     running(other, number)
     out(other, "fe", "scontrol", "suspend", number)
     before = daemons(other)
-    assert cluster.down(other) is True
+    assert lifecycle.down(other) is True
     assert traces(other) == []
     assert [process for process in before.values() if process.alive] == []
 
 
 def test_lost_node_comes_back_without_its_job_and_with_what_the_product_has_installed(
-    other: State, plan: cluster.Plan
+    other: State, plan: lifecycle.Plan
 ) -> None:
-    cluster.up(other, cluster.Plan(("fe", "cn1"), plan.pool, batch=batch.SLURM))
+    lifecycle.up(other, lifecycle.Plan(("fe", "cn1"), plan.pool, batch=batch.SLURM))
     number = submit(other, "exec sleep 600", "--no-requeue")
     running(other, number)
-    cluster.lose(other, "cn1")
-    cluster.bring_back(other, "cn1")
+    lifecycle.lose(other, "cn1")
+    lifecycle.bring_back(other, "cn1")
     nothing_is_left(other)
     # the controller has not noticed: so short an absence
     out(other, "fe", "scancel", number)
@@ -325,43 +326,43 @@ def test_lost_node_comes_back_without_its_job_and_with_what_the_product_has_inst
     ] * 2
 
 
-def test_up_after_an_up_that_was_killed_when_slurm_ran(other: State, plan: cluster.Plan) -> None:
+def test_up_after_an_up_that_was_killed_when_slurm_ran(other: State, plan: lifecycle.Plan) -> None:
     killed = """
 import os, pathlib, signal, sys
-from lab import cluster
+from lab.cluster import lifecycle
 from lab.system.state import State
-cluster._await_nodes = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
-cluster.up(State(pathlib.Path(sys.argv[1])), cluster.Plan(pool=pathlib.Path(sys.argv[2]), batch="slurm"))
+lifecycle._await_nodes = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+lifecycle.up(State(pathlib.Path(sys.argv[1])), lifecycle.Plan(pool=pathlib.Path(sys.argv[2]), batch="slurm"))
 """
     arguments = [sys.executable, "-c", killed, str(other.directory), str(plan.pool)]
     assert subprocess.run(arguments, cwd=places.CHECKOUT, check=False).returncode == -signal.SIGKILL
     stale = daemons(other)
     assert len(stale) > 6
-    assert cluster.up(other, plan) is True
+    assert lifecycle.up(other, plan) is True
     assert [process for process in stale.values() if process.alive] == []
     assert out(other, "fe", "srun", "-N", "2", "id", "-un", user="alice").split() == ["alice", "alice"]
 
 
-def test_lab_with_another_batch_system_is_another_lab(lab: State, plan: cluster.Plan) -> None:
-    assert cluster.up(lab, plan) is False
+def test_lab_with_another_batch_system_is_another_lab(lab: State, plan: lifecycle.Plan) -> None:
+    assert lifecycle.up(lab, plan) is False
     with pytest.raises(LabError, match="another lab is up"):
-        cluster.up(lab, cluster.Plan(pool=plan.pool))
+        lifecycle.up(lab, lifecycle.Plan(pool=plan.pool))
 
 
 def test_machine_without_slurm_is_named_before_anything_is_made(
-    other: State, plan: cluster.Plan, monkeypatch: pytest.MonkeyPatch
+    other: State, plan: lifecycle.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
         batch.SYSTEMS, "none", batch.System(print, print, slurm_leftovers.leftovers, ("/no/slurmd",), "x")
     )
     with pytest.raises(LabError, match=r"has no /no/slurmd \(x\)"):
-        cluster.up(other, cluster.Plan(pool=plan.pool, batch="none"))
+        lifecycle.up(other, lifecycle.Plan(pool=plan.pool, batch="none"))
     assert traces(other) == []
 
 
-def test_nodes_of_the_roles_have_torque_alone(other: State, plan: cluster.Plan, tmp_path: pathlib.Path) -> None:
+def test_nodes_of_the_roles_have_torque_alone(other: State, plan: lifecycle.Plan, tmp_path: pathlib.Path) -> None:
     with pytest.raises(LabError, match="for torque alone"):
-        cluster.up(other, cluster.Plan(pool=plan.pool, by_roles=tmp_path / "none", batch=batch.SLURM))
+        lifecycle.up(other, lifecycle.Plan(pool=plan.pool, by_roles=tmp_path / "none", batch=batch.SLURM))
     assert traces(other) == []
 
 

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import typing as t
 
-from lab import cluster
+from lab.cluster import on_nodes
 from lab.installation import runtime
 from lab.system import places
 
@@ -79,7 +79,7 @@ def _give(site: Site, node: str) -> None:
 
 
 def _run(site: Site, node: str, words: list[str], **streams: t.Any) -> None:
-    line = cluster.command(site.facts_of_lab, node, words)
+    line = on_nodes.command(site.facts_of_lab, node, words)
     subprocess.run(line, check=True, timeout=COPY_TIMEOUT_S, **{"stdin": subprocess.DEVNULL, **streams})
 
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One node: namespaces, a root file system of its own over the machine's, and process 1 in it.
 
-`python -m lab.node enter FD DIRECTORY NETNS CGROUP PARENT` is run by `up` on the machine; it becomes the node's process
-1 and goes on as `python -m lab.node init FD`, the node's own Python in the node's own root.  FD is a pipe to `up`: on
-it go a line with the process id, then `ok` or what went wrong.
+`python -m lab.cluster.node enter FD DIRECTORY NETNS CGROUP PARENT` is run by `up` on the machine; it becomes the node's
+process 1 and goes on as `python -m lab.cluster.node init FD`, the node's own Python in the node's own root.  FD is a
+pipe to `up`: on it go a line with the process id, then `ok` or what went wrong.
 """
 
 from __future__ import annotations
@@ -20,10 +20,20 @@ import sys
 import typing as t
 import uuid
 
-from .system import cgroups, namespaces
-from .system.namespaces import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT, mount
-from .system.places import LAB, OWN_VENV, PLAN, VENV
-from .system.state import NodePlan
+from ..system import cgroups, namespaces
+from ..system.namespaces import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    mount,
+)
+from ..system.places import LAB, OWN_VENV, PLAN, VENV
+from ..system.state import NodePlan
 
 INSTALLED = (
     "var/spool/torque", "etc/vtorque", "var/lib/vtorque", "opt/vtorque", "etc/munge", "var/lib/munge", "var/log/munge",
@@ -89,7 +99,7 @@ def _become(ready: int, directory: pathlib.Path) -> t.NoReturn:
     }
     os.set_inheritable(ready, True)
     python = str(OWN_VENV / "bin/python")
-    os.execve(python, [python, "-m", "lab.node", "init", str(ready)], environment)  # noqa: S606 - no shell is wanted
+    os.execve(python, [python, "-m", "lab.cluster.node", "init", str(ready)], environment)  # noqa: S606 - no shell is wanted
 
 
 def _root(directory: pathlib.Path, machine: pathlib.Path = pathlib.Path("/")) -> pathlib.Path:
@@ -185,7 +195,7 @@ def _bind(source: pathlib.Path, target: pathlib.Path, *, read_only: bool) -> Non
 
 def init(ready: int) -> None:
     """Process 1 in the node's own root: start the daemons, say so, then reap whatever ends."""
-    from .system import daemons
+    from ..system import daemons
 
     os.set_inheritable(ready, False)
     plan = NodePlan.read(PLAN)
@@ -211,9 +221,9 @@ def init(ready: int) -> None:
 
 def _furnish(plan: NodePlan) -> None:
     # they need what only the installed environment has
-    from . import batch
-    from .installation import site
-    from .system import daemons
+    from .. import batch
+    from ..installation import site
+    from ..system import daemons
 
     if plan.by_roles:
         daemons.make_volatile()
@@ -225,7 +235,7 @@ def _furnish(plan: NodePlan) -> None:
 
 
 def _furnish_ssh() -> None:
-    from .installation import site
+    from ..installation import site
 
     site.place_drop_ins()
 

@@ -13,10 +13,10 @@ import pathlib
 import subprocess
 import typing as t
 
-from . import cluster
-from .installation import installed, runtime, site
-from .system import keys, places
-from .system.state import FRONT_END, LabError, State
+from ..installation import installed, runtime, site
+from ..system import keys, places
+from ..system.state import FRONT_END, LabError, State
+from . import lifecycle
 
 CACHE = places.CHECKOUT / "build/installed"
 PLAYBOOK = "mikelangelo.vtorque.install"
@@ -35,16 +35,13 @@ INVENTORY = {
     }
 }
 """The nodes, and the lab's configuration under the names of the roles."""
+SOURCES = ("*.py", "cluster/*.py", "installation/*.py", "system/*.py", "torque/*.py")
+"""What decides what is on the disks of nodes; the batch system does, too: its state is there."""
 
 
 def place(environment: pathlib.Path = places.RUNTIME) -> pathlib.Path:
     """Where is kept, or will be, what the roles install of the collection in this environment."""
-    here = pathlib.Path(__file__).parent
-    # the batch system's too: its state is on the disks that are kept
-    sources = sorted(
-        path for place in ("*.py", "installation/*.py", "system/*.py", "torque/*.py") for path in here.glob(place)
-    )
-    texts = [path.read_bytes() for path in sources]
+    texts = [path.read_bytes() for pattern in SOURCES for path in sorted((places.CHECKOUT / "lab").glob(pattern))]
     stamp = runtime.stamp(environment).encode()
     return CACHE / hashlib.sha256(b"\0".join([stamp, *texts])).hexdigest()[:12]
 
@@ -63,17 +60,17 @@ def install(environment: pathlib.Path = places.RUNTIME) -> str:
         if installed.is_whole(stored):
             return f"the roles have installed what is in {environment}"
         state = State(CACHE / "lab")
-        cluster.down(state)
+        lifecycle.down(state)
         installed.forget(CACHE)
         _wheels(environment, installed.wheels(stored))
         try:
-            cluster.up(state, cluster.Plan(installed.NODES, runtime=environment, by_roles=stored))
+            lifecycle.up(state, lifecycle.Plan(installed.NODES, runtime=environment, by_roles=stored))
             play(state, environment)
             for node in installed.NODES:
-                cluster.lose(state, node)
+                lifecycle.lose(state, node)
             installed.keep(state, installed.NODES, stored)
         finally:
-            cluster.down(state)
+            lifecycle.down(state)
     return f"the roles have installed the product on {' '.join(installed.NODES)}"
 
 
