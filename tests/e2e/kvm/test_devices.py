@@ -9,7 +9,8 @@ import typing as t
 
 import pytest
 
-from lab.machine import machine, story
+from lab.machine import machine
+from lab.stories import devices as story
 from lab.system.state import State
 
 from ..conftest import CHECKOUT

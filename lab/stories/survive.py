@@ -17,7 +17,7 @@ import typing as t
 from rich.console import Console
 
 from . import fronts
-from .story import JOB_TIMEOUT_S, Failure, find_job, on, play
+from .demo import JOB_TIMEOUT_S, Failure, find_job, on, play
 
 FORMER, LATER = ("cn1", "cn2"), ("cn3", "cn4")
 NODES = ("fe", *FORMER, *LATER)

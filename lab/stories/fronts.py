@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 import xml.etree.ElementTree as ET
 
-from . import batch
+from .. import batch
 
 Ask = t.Callable[..., str]
 """Runs a command on the front end as root; returns what it wrote."""

@@ -20,7 +20,8 @@ import typing as t
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from . import batch, fronts, session
+from .. import batch
+from . import fronts, session
 from .fronts import Front, Seen
 
 JOB_TIMEOUT_S = 600
@@ -263,7 +264,7 @@ def play(story: t.Callable[[Console], None]) -> int:
 
 def main() -> int:
     """Tell the story; exit status 1 when it did not go as told."""
-    parser = argparse.ArgumentParser(prog="python -m lab.story", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m lab.stories.demo", description=__doc__)
     parser.add_argument("--image", default="tiny", help="image of the guests (default: %(default)s)")
     parser.add_argument(
         "--batch", default=batch.TORQUE, choices=tuple(batch.SYSTEMS), help="the lab's batch system (%(default)s)"

@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from lab.machine import story
+from lab.stories import devices
 
 GUEST = {"cells": "0:0:256", "vcpu_cores": "1", "pages": "2M"}
 RECORD: dict[str, t.Any] = {"guests": [GUEST, {**GUEST, "cells": "1:0:256", "vcpu_cores": "2"}]}
@@ -20,7 +20,7 @@ OUTPUT = "Hypervisor vendor: KVM\n02:00.0 0200: 8086:10d3\n" * 2
 
 
 def test_story_that_went_as_it_should_passes() -> None:
-    story.check_record(RECORD, OUTPUT)
+    devices.check_record(RECORD, OUTPUT)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_story_that_went_as_it_should_passes() -> None:
         ({"cells": "0:0:256"}, OUTPUT, "not in two cells"),
         ({"vcpu_cores": "1"}, OUTPUT, "cores of their own"),
         ({"pages": ""}, OUTPUT, "not in huge pages"),
-        ({}, OUTPUT.replace(story.CARD_ID, "1af4:1000", 1), "no card of the node"),
+        ({}, OUTPUT.replace(devices.CARD_ID, "1af4:1000", 1), "no card of the node"),
         ({}, OUTPUT.replace("KVM", "TCG", 1), "does not name KVM"),
     ],
 )
@@ -38,13 +38,13 @@ def test_story_in_which_a_guest_lacks_something_fails_and_names_it(
 ) -> None:
     record = copy.deepcopy(RECORD)
     record["guests"][1] |= change
-    with pytest.raises(story.StoryError, match=reason):
-        story.check_record(record, output)
+    with pytest.raises(devices.StoryError, match=reason):
+        devices.check_record(record, output)
 
 
 def test_programs_run_with_the_libraries_that_were_copied_with_them(tmp_path: pathlib.Path) -> None:
     """In a guest without any: the loader is called by its place.  A program that this machine has not is none."""
-    assert story.copy_programs(tmp_path / "programs", ("lscpu", "no-such-program")) == ["lscpu"]
+    assert devices.copy_programs(tmp_path / "programs", ("lscpu", "no-such-program")) == ["lscpu"]
     done = subprocess.run(
         ["./lib/ld.so", "--library-path", "./lib", "./lscpu"],
         cwd=tmp_path / "programs", env={"LC_ALL": "C"}, capture_output=True, text=True,

@@ -19,9 +19,9 @@ import subprocess
 import typing as t
 
 from ..cluster import on_nodes
+from ..machine import machine, patience
 from ..system import places
 from ..system.state import DEFAULT, LabError, State
-from . import machine, patience
 
 USER, NODE = "alice", "cn1"
 CARDS = ("0000:01:00.0", "0000:c9:00.0")
@@ -196,7 +196,7 @@ class Story:
 
 def main() -> int:
     """Tell the story in a machine that is up; exit status 1 when it did not go as it should."""
-    parser = argparse.ArgumentParser(prog="python -m lab.machine.story", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m lab.stories.devices", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pool", type=pathlib.Path, default=places.CHECKOUT / "build/pool")
     arguments = parser.parse_args()
     story = Story(machine.state_of(State()), lambda line: print(line, flush=True))

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from lab import batch, fronts, session, story
-from lab.fronts import FRONTS, Seen
+from lab import batch
+from lab.stories import demo, fronts, session
+from lab.stories.fronts import FRONTS, Seen
 
 QSTAT = """<Data><Job><Job_Id>1.fe</Job_Id><job_state>{}</job_state><Output_Path>fe:/home/alice/a.o1</Output_Path>\
 <Error_Path>fe:/home/alice/a.e1</Error_Path><exit_status>37</exit_status></Job></Data>"""
@@ -65,5 +66,5 @@ def test_line_is_typed_at_the_first_prompt_after_the_job_is_ready() -> None:
 )  # fmt: skip
 def test_warm_start_is_told_as_its_record_and_the_clock_have_it(warm: str, written: str, lines: list[str]) -> None:
     record = {"guests": [{"name": "vcn1-1", "warm": warm}], "phases": {"prologue": {"began": 1000.0}}}
-    found = story.warm_lines(record, written)
+    found = demo.warm_lines(record, written)
     assert [line.partition(" (load")[0] for line in found] == lines
