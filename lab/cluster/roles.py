@@ -35,7 +35,7 @@ INVENTORY = {
     }
 }
 """The nodes, and the lab's configuration under the names of the roles."""
-SOURCES = ("*.py", "cluster/*.py", "installation/*.py", "system/*.py", "torque/*.py")
+SOURCES = ("*.py", "cluster/*.py", "installation/*.py", "system/*.py", "torque/**/*.py")
 """What decides what is on the disks of nodes; the batch system does, too: its state is there."""
 
 

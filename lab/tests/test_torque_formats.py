@@ -15,9 +15,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import attributes, directives, job, jobfiles, look, nodes, options, resources, show, submit, trial
-from lab.torque.errors import RequestError
-from lab.torque.options import UsageError
+from lab.torque import trial
+from lab.torque.commands import directives, submit
+from lab.torque.mom import jobfiles
+from lab.torque.server import look, nodes
+from lab.torque.shared import attributes, job, options, resources, show
+from lab.torque.shared.errors import RequestError
+from lab.torque.shared.options import UsageError
 
 RECORDED = trial.RECORDED
 

@@ -14,7 +14,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import hooks, trial
+from lab.torque import trial
+from lab.torque.mom import hooks
 
 SHELL = """#!/usr/bin/python3 -I
 import os, sys, time

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from lab.torque.launch import CONTROL
+from lab.torque.mom.launch import CONTROL
 
 CHILD = """
 import os, sys
-from lab.torque.launch import leave_daemon
+from lab.torque.mom.launch import leave_daemon
 given, number = map(int, sys.argv[1:])
 reading, writing = os.pipe()
 if writing != given:

@@ -11,7 +11,8 @@ import typing as t
 
 import pytest
 
-from lab.torque import hooks, trial
+from lab.torque import trial
+from lab.torque.mom import hooks
 
 SLOTS = {"n1": 1, "n2": 1, "n3": 1}
 

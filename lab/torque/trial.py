@@ -19,8 +19,8 @@ import subprocess
 import tempfile
 import typing as t
 
-from . import wire
 from .install import install
+from .shared import wire
 
 USERS = {"alice": 1001, "bob": 1002}
 HOOKS = (

@@ -20,7 +20,7 @@ import pytest
 
 from lab.cluster import on_nodes
 from lab.system.state import DEFAULT, Facts, LabError, State
-from lab.torque import wire
+from lab.torque.shared import wire
 
 from .batch_facts import BATCHES, TORQUE
 
@@ -181,8 +181,8 @@ class Site:
     def _look(self, *arguments: str) -> tuple[int, str]:
         """Return the status and the output of a `qstat` or `pbsnodes` on the front end.
 
-        The request is the program's own (lab/torque/look_client.py), and so is the answer, which the server words. To
-        send it from here saves a start of Python at each of many calls while a test waits for a job.
+        The request is the program's own (lab/torque/commands/look_client.py), and so is the answer, which the server
+        words. To send it from here saves a start of Python at each of many calls while a test waits for a job.
         """
         request = {"op": "look", "words": " ".join(word.encode().hex() for word in arguments)}
         answer = b""

@@ -18,8 +18,8 @@ import signal
 import stat
 import typing as t
 
-from . import resources
-from .job import Job
+from ..shared import resources
+from ..shared.job import Job
 
 UNSAFE, TIMED_OUT = -1, -4
 

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import functools
-import signal
 import time
 import typing as t
 
-from . import attributes, look, resources, wire
-from .errors import (
+from ..shared import attributes, resources, wire
+from ..shared.errors import (
     BAD_STATE,
     BAD_VALUE,
     INVALID,
@@ -24,11 +23,11 @@ from .errors import (
     UNKNOWN_SIGNAL,
     RequestError,
 )
-from .errors import (
-    RUNNING as MODIFY_RUNNING,
-)
+from ..shared.errors import RUNNING as MODIFY_RUNNING
+from ..shared.job import COMPLETE, QUEUED, RUNNING, SUSPENDED, Job
+from ..shared.signals import signal_number
+from . import look
 from .intake import DEFAULTS, submit
-from .job import COMPLETE, QUEUED, RUNNING, SUSPENDED, Job
 from .server import Asker, Server
 
 ALTERABLE = frozenset({"shell", "variables", "priority", "comment", "x", "name", "account", "resources", "rerunable"})
@@ -197,14 +196,6 @@ def send_signal(server: Server, link: wire.Link, message: wire.Message, asker: A
         raise RequestError(BAD_STATE)
     _to_mom(server, link, job, {"op": "signal", "signal": name})
     raise Later
-
-
-def signal_number(name: str) -> int | None:
-    """The number of `USR1`, `SIGUSR1` or `10`."""
-    if name.isdigit():
-        return int(name) if int(name) < signal.NSIG else None
-    full = name if name.startswith("SIG") else f"SIG{name}"
-    return int(signal.Signals[full]) if full in signal.Signals.__members__ else None
 
 
 def hold(server: Server, _link: wire.Link, message: wire.Message, asker: Asker) -> Answer:

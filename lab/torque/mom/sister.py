@@ -12,8 +12,8 @@ import os
 import pathlib
 import typing as t
 
+from ..shared.job import Job
 from . import hooks
-from .job import Job
 from .jobfiles import Account, JobFiles, account_of
 
 

@@ -12,8 +12,9 @@ import pathlib
 import pwd
 import typing as t
 
-from . import attributes, hooks, show
-from .job import Job
+from ..shared import attributes, show
+from ..shared.job import Job
+from . import hooks
 
 OUT, ERR = "OU", "ER"
 

@@ -9,8 +9,8 @@ import os
 import pathlib
 import typing as t
 
+from ..shared.job import Job
 from . import hooks
-from .job import Job
 from .jobfiles import ERR, OUT, Account, JobFiles
 
 

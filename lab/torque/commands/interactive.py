@@ -18,8 +18,8 @@ import threading
 import tty
 import typing as t
 
-from . import wire, x11
-from .options import Site, no_server, site
+from ..shared import wire, x11
+from ..shared.options import Site, no_server, site
 
 
 def main(job: dict[str, t.Any], command: str, display: str = "") -> int:

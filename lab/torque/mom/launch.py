@@ -22,8 +22,9 @@ import termios
 import time
 import typing as t
 
-from . import cgroups, hooks, wire, x11
-from .job import Job
+from ..shared import wire, x11
+from ..shared.job import Job
+from . import cgroups, hooks
 from .jobfiles import ERR, OUT, Account, JobFiles
 
 CONTROL = 20
@@ -233,7 +234,7 @@ def job_environment(plan: Launch, term: str = "") -> dict[str, str]:
     """The environment of the job shell (job-environment-pbs.txt of the records)."""
     job, home = plan.job, plan.files.home
     kind = "BATCH" if job.interactive is None else "INTERACTIVE"
-    from . import resources
+    from ..shared import resources
 
     spec = job.resources["nodes"]
     result = {

@@ -11,17 +11,9 @@ import pwd
 import time
 import typing as t
 
-from . import attributes, resources, wire
-from .errors import (
-    BAD_GROUP,
-    BAD_USER,
-    BAD_VALUE,
-    OVER_LIMIT,
-    UNDEFINED_ATTRIBUTE,
-    UNKNOWN_QUEUE,
-    RequestError,
-)
-from .job import Job, parse_array
+from ..shared import attributes, resources, wire
+from ..shared.errors import BAD_GROUP, BAD_USER, BAD_VALUE, OVER_LIMIT, UNDEFINED_ATTRIBUTE, UNKNOWN_QUEUE, RequestError
+from ..shared.job import Job, parse_array
 from .server import Asker, Server
 
 QUEUE = "batch"

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import typing as t
 
-from . import hooks, wire
-from .job import Job
-from .log import Log
+from ..shared import wire
+from ..shared.job import Job
+from ..shared.log import Log
+from . import hooks
 from .sister import NodeDaemon
 from .superior import Superior
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from .loop import Loop
+from ..shared.loop import Loop
 from .requests import answer
 from .server import Server, Settings
 

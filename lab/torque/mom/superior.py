@@ -17,12 +17,14 @@ import socket
 import time
 import typing as t
 
-from . import epilogues, hooks, resources, sister, wire
-from .errors import BAD_STATE
-from .job import RUNNING, SUSPENDED, Job
+from ..shared import resources, wire
+from ..shared.errors import BAD_STATE
+from ..shared.job import RUNNING, SUSPENDED, Job
+from ..shared.loop import Timer
+from ..shared.signals import signal_number
+from . import epilogues, hooks, sister
 from .jobfiles import ERR, Account, JobFiles, account_of
 from .launch import ABORTED, Launch, launch, leave_daemon
-from .loop import Timer
 
 JOINING, LAUNCHING, STARTED, ENDING = "joining", "launching", "started", "ending"
 RETRY, OVER_WALLTIME, KILLED_BY_TERM, NO_ACCOUNT = -3, -11, 271, -1
@@ -310,8 +312,6 @@ class Superior:
             hooks.kill_session(self.session, signal.SIGCONT)
             self._answer(0, RUNNING)
         else:
-            from .requests import signal_number
-
             hooks.kill_session(self.session, signal_number(name) or 0)
             self._answer(0)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from .options import UsageError, ask, parse, site
+from ..shared.options import UsageError, ask, parse, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the commands start without typing
@@ -151,7 +151,7 @@ def _print_server(answer: Request) -> str:
 
 def momctl(arguments: list[str]) -> int:
     """`-d LEVEL` shows a MOM, `-q clearmsg` ends its fault."""
-    from . import wire
+    from ..shared import wire
 
     try:
         options, operands = parse(arguments, "d:h:q:r:")

@@ -14,11 +14,12 @@ import socket
 import sys
 import time
 
-from . import cgroups, recovery, sister, wire
-from .job import Job
+from ..shared import wire
+from ..shared.job import Job
+from ..shared.log import Log
+from ..shared.loop import Loop
+from . import cgroups, recovery, sister
 from .jobfiles import JobFiles
-from .log import Log
-from .loop import Loop
 from .superior import Superior
 
 DEFAULT_ALARM = 300

@@ -16,10 +16,10 @@ import socket
 import time
 import typing as t
 
-from . import attributes, wire
-from .job import COMPLETE, QUEUED, RUNNING, SUSPENDED, Job, parse_array
-from .log import Log
-from .loop import Loop
+from ..shared import attributes, wire
+from ..shared.job import COMPLETE, QUEUED, RUNNING, SUSPENDED, Job, parse_array
+from ..shared.log import Log
+from ..shared.loop import Loop
 from .nodes import Node, Nodes
 
 RETRY_PACE = 0.25

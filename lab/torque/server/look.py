@@ -1,14 +1,14 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`qstat` and `pbsnodes`, worded by the server for the small program that a node runs (look_client.py)."""
+"""`qstat` and `pbsnodes`, worded by the server for the small program that a node runs (`commands/look_client.py`)."""
 
 from __future__ import annotations
 
 import typing as t
 
-from . import show
-from .options import UsageError, parse
+from ..shared import show
+from ..shared.options import UsageError, parse
 
 Ask = t.Callable[[dict[str, t.Any]], dict[str, t.Any]]
 """Takes a request of whoever looks, gives the server's answer to it."""
@@ -28,7 +28,7 @@ class Said(t.NamedTuple):
     err: str = ""
 
     def encode(self) -> bytes:
-        """As `look_client.py` reads it: status and length of the output in a line, then the two texts."""
+        """As `commands/look_client.py` reads it: status and length of the output in a line, then the two texts."""
         out, err = (text.encode(errors="surrogateescape") for text in (self.out, self.err))
         return b"%d %d\n%s%s" % (self.status, len(out), out, err)
 

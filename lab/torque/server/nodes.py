@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .errors import BAD_VALUE, RequestError
-from .job import Job, Slots, fold_slots
-from .show import Attribute
+from ..shared.errors import BAD_VALUE, RequestError
+from ..shared.job import Job, Slots, fold_slots
+from ..shared.show import Attribute
 
 
 @dataclasses.dataclass

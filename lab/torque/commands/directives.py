@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .options import UsageError
+from ..shared.options import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the commands start without typing

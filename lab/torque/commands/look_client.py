@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`qstat` and `pbsnodes` as a node runs them: their words go to the server, which words the answer (look.py).
+"""`qstat` and `pbsnodes` as a node runs them: their words go to the server, which words the answer (`server/look.py`).
 
 Torque's own are small programs in C, and a job asks often.  This one loads next to nothing: `json` (for its regular
 expressions) and `socket` (for its enumerations) would each take longer than all that is done here.
@@ -37,7 +37,7 @@ def main(arguments: list[str], site: tuple[str, str, str, str]) -> int:
         answer = b""
     if not answer:
         sys.path.insert(0, archive)
-        from lab.torque.options import no_server
+        from lab.torque.shared.options import no_server
 
         no_server(command, server)
     head, _newline, text = answer.partition(b"\n")

@@ -10,8 +10,8 @@ import pwd
 import stat
 import sys
 
+from ..shared.options import UsageError, ask, parse, site
 from . import directives
-from .options import UsageError, ask, parse, site
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the commands start without typing
@@ -303,7 +303,7 @@ def is_windows_format(data: bytes) -> bool:
 
 
 def _may_use(display: str) -> str:
-    from . import x11
+    from ..shared import x11
 
     found = x11.authority(display)
     if not found:
