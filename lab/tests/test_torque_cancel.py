@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from lab.torque import trial
+from lab.torque import recorder, trial
 
 
 class TestCancel:
@@ -25,7 +25,7 @@ class TestCancel:
         assert set(ran[-6:-2]) >= {"n1:epilogue.user.parallel", "n2:epilogue.precancel"}
         assert ran[-2:] == ["n2:epilogue.user", "n2:epilogue"]
         precancel = system.seen(job_id, "n2", "epilogue.precancel")
-        recorded = trial.read_record((trial.RECORDED / "hook-ms-epilogue.precancel.txt").read_text())
+        recorded = recorder.read_record((recorder.RECORDED / "hook-ms-epilogue.precancel.txt").read_text())
         assert precancel.identity.startswith("uid=1001(alice)")
         assert (precancel.umask, precancel.streams) == (recorded.umask, recorded.streams)
         assert (precancel.blocked, precancel.ignored) == (recorded.blocked, recorded.ignored)

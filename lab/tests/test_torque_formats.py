@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import trial
+from lab.torque import recorder
 from lab.torque.commands import directives, submit
 from lab.torque.mom import jobfiles
 from lab.torque.server import look, nodes
@@ -23,7 +23,7 @@ from lab.torque.shared import attributes, job, options, resources, show
 from lab.torque.shared.errors import RequestError
 from lab.torque.shared.options import UsageError
 
-RECORDED = trial.RECORDED
+RECORDED = recorder.RECORDED
 
 
 def recorded_text(name: str) -> list[tuple[str, str]]:

@@ -12,9 +12,9 @@ import typing as t
 
 import pytest
 
-from lab.torque import trial
+from lab.torque import recorder, trial
 
-RECORDED = trial.RECORDED
+RECORDED = recorder.RECORDED
 
 ON_SUPERIOR = {"prologue", "prologue.user", "epilogue", "epilogue.user"}
 ON_SISTER = {"prologue.parallel", "prologue.user.parallel", "epilogue.parallel", "epilogue.user.parallel"}
@@ -41,14 +41,14 @@ def pair(cluster: trial.Trial) -> str:
     return job_id
 
 
-def seen_in_pair(cluster: trial.Trial, pair: str, hook: str) -> trial.Seen:
+def seen_in_pair(cluster: trial.Trial, pair: str, hook: str) -> recorder.Seen:
     host = "n2" if hook in ON_SUPERIOR else "n1"
-    return trial.read_record((cluster.directory / "pair" / f"{pair}.{host}.{hook}").read_text())
+    return recorder.read_record((cluster.directory / "pair" / f"{pair}.{host}.{hook}").read_text())
 
 
-def recorded(hook: str) -> trial.Seen:
+def recorded(hook: str) -> recorder.Seen:
     kind = "ms" if hook in ON_SUPERIOR or hook == "epilogue.precancel" else "sister"
-    return trial.read_record((RECORDED / f"hook-{kind}-{hook}.txt").read_text())
+    return recorder.read_record((RECORDED / f"hook-{kind}-{hook}.txt").read_text())
 
 
 def neutral(text: str, cluster: trial.Trial) -> str:

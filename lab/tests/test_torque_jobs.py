@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab.torque import trial
+from lab.torque import recorder, trial
 from lab.torque.mom import hooks
 
 SHELL = """#!/usr/bin/python3 -I
@@ -70,7 +70,7 @@ class TestJobShell:
         os.unlink(profile)
         lines = system.output(f"STDIN.o{trial.number(job_id)}").split()
         assert lines[:5] == ["yes", "0077", "SigBlk:", "0" * 16, "SigIgn:"]
-        assert trial.settable(lines[5]) == "0" * 16
+        assert recorder.settable(lines[5]) == "0" * 16
 
     def test_the_environment_has_the_recorded_names_and_values(self, system: trial.Trial) -> None:
         job_id, _shown = system.finish(
@@ -82,7 +82,7 @@ class TestJobShell:
         lines = (line.partition("=")[::2] for line in system.output(f"fx.o{trial.number(job_id)}").splitlines())
         ours = {name: value for name, value in lines if name.startswith("PBS_")}
         theirs = dict(
-            line.split("=", 1) for line in (trial.RECORDED / "job-environment-pbs.txt").read_text().splitlines()
+            line.split("=", 1) for line in (recorder.RECORDED / "job-environment-pbs.txt").read_text().splitlines()
         )
         assert ours.keys() == theirs.keys()
         varying = {"PBS_JOBCOOKIE", "PBS_O_PATH"}
@@ -319,7 +319,7 @@ class TestAlter:
 class TestLook:
     def test_an_unknown_job_is_status_153_and_the_recorded_words(self, system: trial.Trial) -> None:
         done = system.run("qstat", "-f", "9999")
-        arguments, status = (trial.RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
+        arguments, status = (recorder.RECORDED / "qstat-f-unknown.txt").read_text().splitlines()
         assert (done.stderr, f"rc={done.returncode}") == (arguments.replace(".th", ".fe") + "\n", status)
 
     def test_a_hung_server_lets_qstat_wait_and_a_gone_one_is_status_111(self, system: trial.Trial) -> None:
@@ -332,7 +332,7 @@ class TestLook:
         done = system.run("qstat", host="n1")
         system.start("fe")
         system.await_nodes()
-        theirs = (trial.RECORDED / "qstat-server-gone.txt").read_text().partition("Command exited")[0]
+        theirs = (recorder.RECORDED / "qstat-server-gone.txt").read_text().partition("Command exited")[0]
         assert done.returncode == 111
         assert re.sub(r"\(\d[\d.]+\)", "()", done.stderr).replace("fe", "th") == re.sub(r"\(\d[\d.]+\)", "()", theirs)
         assert system.attributes(job_id)["job_state"] == "H"
