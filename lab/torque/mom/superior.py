@@ -25,6 +25,7 @@ from ..shared.signals import signal_number
 from . import epilogues, hooks, sister
 from .jobfiles import ERR, Account, JobFiles, account_of
 from .launch import ABORTED, Launch, launch, leave_daemon
+from .sister_links import SisterLinks
 
 JOINING, LAUNCHING, STARTED, ENDING = "joining", "launching", "started", "ending"
 RETRY, OVER_WALLTIME, KILLED_BY_TERM, NO_ACCOUNT = -3, -11, 271, -1
@@ -46,10 +47,7 @@ class Superior:
         self._on_over = on_over
         self._stage = JOINING
         self._account: Account | None = None
-        self._sisters: dict[str, wire.Link] = {}
-        self._joined: dict[str, int] = {}
-        self._begun: set[str] = set()
-        self._ended: set[str] = set()
+        self._sisters = SisterLinks(mom, job, self._heard_sister)
         self._control: socket.socket | None = None
         self._timers: list[Timer] = []
         self._began = 0.0
@@ -82,8 +80,7 @@ class Superior:
         if self._presetup():
             self._start_failed(RETRY)
             return
-        for host in self.job.names[1:]:
-            self._ask_sister(host)
+        self._sisters.ask_to_join()
         self._sisters_answered()
 
     def go_on(self, session: int) -> None:
@@ -114,44 +111,7 @@ class Superior:
         )
         return hooks.run(script, self.mom.alarm)
 
-    def _ask_sister(self, host: str) -> None:
-        if self._reach_sister(host):
-            self._sisters[host].send({"op": "join", "job": self.job.to_json()})
-        else:
-            self._joined[host] = -1
-
-    def _reach_sister(self, host: str) -> bool:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.connect(wire.mom_socket(self.mom.sockets, host))
-        except OSError:
-            connection.close()
-            return False
-        link = wire.Link(
-            self.mom.loop,
-            connection,
-            functools.partial(self._from_sister, host),
-            functools.partial(self._sister_lost, host),
-        )
-        self._sisters[host] = link
-        return True
-
-    def _from_sister(self, host: str, _link: wire.Link, message: wire.Message) -> None:
-        if message["op"] == "joined":
-            self._joined[host] = message["status"]
-            self._sisters_answered()
-        elif message["op"] == "begun":
-            self._begun.add(host)
-            self._sisters_begun()
-        elif message["op"] == "ended":
-            self._begun.add(host)
-            self._ended.add(host)
-            self._sisters_begun()
-            self._sisters_ended()
-
-    def _sister_lost(self, host: str, _link: wire.Link) -> None:
-        del self._sisters[host]
-        self._joined.setdefault(host, -1)
+    def _heard_sister(self) -> None:
         if self._stage == JOINING:
             self._sisters_answered()
         else:
@@ -159,14 +119,14 @@ class Superior:
             self._sisters_ended()
 
     def _sisters_answered(self) -> None:
-        if self._stage != JOINING or len(self._joined) < len(self.job.names) - 1:
+        if self._stage != JOINING or not self._sisters.have_answered:
             return
         if self._deleting is not None:
             self._status = KILLED_BY_TERM
             self._stage = ENDING
-            self._end_sisters()
+            self._sisters.end()
             self._sisters_ended()
-        elif any(self._joined.values()):
+        elif self._sisters.have_refused:
             self._start_failed(RETRY)
         else:
             self._fork()
@@ -231,8 +191,7 @@ class Superior:
         self._stage = ENDING
         self._status = status
         self._close_control()
-        for link in self._sisters.values():
-            link.send({"op": "abort", "job": self.job.id})
+        self._sisters.abort()
         self._epilogue()
 
     def delete(self, delay: float | None) -> None:
@@ -267,7 +226,7 @@ class Superior:
             self._answer(0)
 
         self._terminating = go_on
-        self._end_sisters()
+        self._sisters.end()
         self._sisters_begun()
 
     def _term(self, kill_after: float) -> None:
@@ -276,7 +235,7 @@ class Superior:
             self._timers.append(self.mom.loop.after(kill_after, self._kill))
 
     def _sisters_begun(self) -> None:
-        if self._terminating is not None and self._begun >= set(self._sisters):
+        if self._terminating is not None and self._sisters.have_begun:
             go_on, self._terminating = self._terminating, lambda: None
             go_on()
 
@@ -360,20 +319,11 @@ class Superior:
         self._cpu = cpu_s
         hooks.kill_session(self.session)
         self.job.used = hooks.usage(self._cpu, (self._stopped_at or time.monotonic()) - self._began)
-        self._end_sisters()
+        self._sisters.end()
         self._sisters_ended()
 
-    def _end_sisters(self) -> None:
-        for host in self.job.names[1:]:
-            # a new connection to a MOM that was started again, its own or ours; Torque makes one for each word
-            if self._stage in (STARTED, ENDING) and host not in self._sisters and host not in self._begun:
-                self._reach_sister(host)
-        for host, link in self._sisters.items():
-            if host not in self._begun:
-                link.send({"op": "end", "job": self.job.id, "used": self.job.used})
-
     def _sisters_ended(self) -> None:
-        if self._stage == ENDING and self._ended >= set(self._sisters):
+        if self._stage == ENDING and self._sisters.have_ended:
             self._epilogue()
 
     def _epilogue(self) -> None:
@@ -381,8 +331,7 @@ class Superior:
             return
         self._epilogue_runs = True
         self._cancel_timers()
-        for link in self._sisters.values():
-            link.on_close = lambda _link: None
+        self._sisters.ignore_losses()
         pid = os.fork()
         if pid == 0:
             self._epilogue_child()
@@ -404,8 +353,7 @@ class Superior:
         return self.job.interactive is None and not self._rerun and self._status not in (ABORTED, RETRY)
 
     def _over(self, status: int) -> None:
-        for link in self._sisters.values():
-            link.close()
+        self._sisters.close()
         self.mom.remove_cgroups(self.job)
         self.files.remove(self.job, with_streams=status != ABORTED)
         self._on_over(
