@@ -22,7 +22,7 @@ import pytest
 from lab.cluster import lifecycle, on_nodes
 from lab.system import cgroups, network, places
 from lab.system.places import OWN_VENV
-from lab.system.state import LabError, Process, State, addresses
+from lab.system.state import LabError, Process, State
 
 PLAN = lifecycle.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
 
@@ -374,30 +374,3 @@ def test_a_directory_that_is_not_a_lab_s_is_left_alone(other: State) -> None:
         lifecycle.up(other, PLAN)
     assert lifecycle.down(other) is False
     assert (other.directory / "thesis.tex").read_text() == "years of work"
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("cn1",),
-        ("fe", "fe"),
-        ("fe", "cn-1"),
-        ("fe", "CN1"),
-        ("fe", "sw"),
-        ("fe", "../x"),
-        ("fe", "n1."),
-        ("fe", "n1..site"),
-        ("fe", ".n1"),
-        ("fe", "n1.site.example"),
-    ],
-)
-def test_names_that_are_no_nodes_are_refused(names: tuple[str, ...]) -> None:
-    with pytest.raises(LabError):
-        addresses(names)
-
-
-def test_the_default_lab_does_not_own_the_names_of_others(tmp_path: pathlib.Path) -> None:
-    default, mine = State(pathlib.Path("/run/vtorque-lab")), State(tmp_path)
-    assert default.owns(default.name("cn1"))
-    assert not default.owns(mine.name("cn1"))
-    assert not mine.owns(default.name("cn1"))
