@@ -36,7 +36,7 @@ INVENTORY = {
 }
 """The nodes, and the lab's configuration under the names of the roles."""
 SOURCES = ("*.py", "cluster/*.py", "installation/*.py", "system/*.py", "torque/**/*.py")
-"""What decides what is on the disks of nodes; the batch system does, too: its state is there."""
+"""What decides what is on the disks of nodes; the batch system is part of it, for its state is there."""
 
 
 def place(environment: pathlib.Path = places.RUNTIME) -> pathlib.Path:
