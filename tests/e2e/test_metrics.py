@@ -90,6 +90,7 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(m
     assert len(table.stdout.splitlines()) == len(points) + 1, table.stderr
 
 
+@pytest.mark.full
 def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Site) -> None:
     site = measured
     job_id, node = begin_measured(site, "until [ -e ~/go ]; do sleep 1; done\n")

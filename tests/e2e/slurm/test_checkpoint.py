@@ -81,6 +81,7 @@ def end_well(site: SlurmSite, number: str, last: str = "over") -> Ended:
     return ended
 
 
+@pytest.mark.full
 def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_it_is_released(site: SlurmSite) -> None:
     with storing(site):
         number = begin(site, SCRIPT, "-w", "cn1")
@@ -108,6 +109,7 @@ def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_
         assert site.root("fe", "cat /home/alice/notes").splitlines() == ended.out.splitlines()[1:-1]
 
 
+@pytest.mark.full
 def test_job_that_cannot_be_saved_is_neither_suspended_nor_ended_by_the_wish(site: SlurmSite) -> None:
     with storing(site):
         number = begin(site, SCRIPT, vm={})
