@@ -25,7 +25,7 @@ from ..system.state import FRONT_END, Facts, LabError, Mount, NodePlan, Process,
 from . import on_nodes
 
 NODES = ("fe", "cn1", "cn2")
-UP_TIMEOUT_S = 120
+UP_TIMEOUT_S = 300
 
 Starting = tuple[subprocess.Popen[bytes], t.IO[bytes]]
 
