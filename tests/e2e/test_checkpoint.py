@@ -20,7 +20,7 @@ STORE = "/home/.checkpoints"
 KEYS = ("-vm", "checkpoint=on")
 
 
-SETTINGS = {"checkpoint_dir": STORE, "checkpoint_min": 0, **HOME}
+SETTINGS: dict[str, t.Any] = {"checkpoint_dir": STORE, "checkpoint_min": 0, **HOME}
 
 
 @contextlib.contextmanager

@@ -137,7 +137,13 @@ def test_job_of_a_node_that_loses_its_power_begins_again_on_the_other_from_its_c
         assert back.returncode == 0, back.stderr
         assert sweep(site, "cn1", "--boot").returncode == 0
         assert end_well(site, number).nodes == "cn2"
-        site.wait_for("the node to take jobs", lambda: site.reason("cn1") == "" or resume(site, "cn1"))
+
+        def in_use() -> bool:
+            if site.reason("cn1"):
+                resume(site, "cn1")
+            return not site.reason("cn1")
+
+        site.wait_for("the node to take jobs", in_use)
 
 
 def states_on(site: SlurmSite, node: str) -> list[str]:
