@@ -137,7 +137,7 @@ def _for_part(
     return handle
 
 
-def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer:
+def _handle_present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer:
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
     report_lost: list[str] = []
@@ -169,7 +169,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         else:
             checkpoint_store.forget_parked(settings.checkpoint_dir, part.job_id)
     load_needed(warm=settings.warm_start)
-    found = client.present(
+    found = client.request_guests(
         part,
         settings,
         deadline,
@@ -183,7 +183,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     return make_answer(guests=[to_dict(guest) for guest in found])
 
 
-def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answer:
+def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answer:
     """What was removed of a start, what is left, and what its guests used and wrote."""
     settings = site.settings
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
@@ -222,7 +222,7 @@ def _bare_host(
     return host
 
 
-def _join(job_map: JobMap, call: Call) -> Answer:
+def _handle_join(job_map: JobMap, call: Call) -> Answer:
     """This node's guests, or the host that stays bare, are told of the whole job.
 
     Raises:
@@ -363,8 +363,8 @@ def lost_guest_command(superior: str) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, read_configuration)),
-    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, read_usable_configuration)),
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_handle_present, read_configuration)),
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_handle_absent, read_usable_configuration)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "suspend": Kind(functools.partial(from_dict, Suspension), _suspension),
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
@@ -381,7 +381,7 @@ KINDS: dict[str, Kind] = {
     "topology": Kind(_decode_topology, _answer_topology),
 }
 """By the request's `do`, for the first line of a connection."""
-SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _join)}
+SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _handle_join)}
 """For the second one."""
 
 

@@ -347,7 +347,7 @@ class Node:
             if fault:
                 self.faults.arm(*fault)
             part = self.part(job_id, within_s, own=own)
-            found = self.client.present(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
+            found = self.client.request_guests(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
             return [one.name for one in found]
 
         return in_child(work)

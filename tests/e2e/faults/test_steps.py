@@ -42,14 +42,14 @@ TELLS = {"cn1": (), "cn2": ("/bin/true",)}
 LONG_S = 6 * 3600
 NOT_REACHED = {
     "build._all_at_once": 3, "build._awaited": 1, "build._begin": 1, "build._furnish": 2, "build._plan": 1,
-    "build._start": 3, "build._warm_starts": 1, "build.make": 1,
+    "build._start": 3, "build._warm_starts": 1, "build.create_guests": 1,
     "present_absent._take_away_earlier": 1, "present_absent._wait_for_memory": 1, "present_absent.absent": 1,
-    "present_absent.find": 1, "present_absent.left": 2, "present_absent.present": 2,
+    "present_absent.find": 1, "present_absent.left": 2, "present_absent.ensure_guests": 2,
     "remove.remove": 1,
     "shared_region._fill": 1, "shared_region.attach": 1, "shared_region.find_lost": 2,
     "user_disk._waited": 1,
     "virtiofsd._become": 1, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
-    "worker._make": 2, "worker._undo": 3,
+    "worker._supervise_builder": 2, "worker._undo": 3,
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
 

@@ -132,7 +132,7 @@ def _end(
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
-            failed = None if alone else _play(start, policy, until, log, detail=level != event_log.INFO)
+            failed = None if alone else _run_playbook(start, policy, until, log, detail=level != event_log.INFO)
             if alone or failed is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
                 failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
@@ -192,12 +192,12 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
-def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
+def _run_playbook(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
     if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
-    return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
+    return playbook.run_playbook(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
 
 
 def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]) -> None:

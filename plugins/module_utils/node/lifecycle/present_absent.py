@@ -35,7 +35,7 @@ if t.TYPE_CHECKING:
     from .creation.build import Step  # as build: only those pay who ask for guests
 
 
-def present(
+def ensure_guests(
     part: NodePart,
     settings: NodeSettings,
     deadline: Deadline,
@@ -91,7 +91,7 @@ def present(
                 return arriving.receive(arrival, settings, domains, deadline, checked)
             if any(spec.saved_in for spec in part.guests):
                 return returning.bring_back(part, settings, domains, deadline, checked, cores)
-            return build.make(part, settings, domains, deadline, checked, cores)
+            return build.create_guests(part, settings, domains, deadline, checked, cores)
 
 
 def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:

@@ -100,7 +100,7 @@ class WarmStarts:
         try:
             files, identity = first_order.files_of(user_data), self._identity(guest)
             agent = self._settings.agent_socket(guest.guest_file.slot)
-            order = functools.partial(first_order.order_of, identity, files, made.record.files)
+            order = functools.partial(first_order.format_first_order, identity, files, made.record.files)
             clone = warm_start.Clone(guest.guest_file.name, guest.directory, xml, agent, order)
             warm_start.start(made, clone, self._domains, self.within(deadline))
         except (OSError, VTorqueError) as error:

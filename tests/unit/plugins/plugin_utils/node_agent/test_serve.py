@@ -121,7 +121,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node, **_how: here.cores[job.job_id, node])
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
-    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.client, "request_guests", present)
     monkeypatch.setattr(handlers.present_absent, "absent", absent)
     monkeypatch.setattr(handlers.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
@@ -423,7 +423,7 @@ def begin(*_words, **_more):
     return ()
 import types
 handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
-handlers.client.present = begin
+handlers.client.request_guests = begin
 wanted, others = preload.OF_BOOTS, preload.OF_WARM_STARTS
 if {warm}:
     wanted, others = others, wanted
@@ -761,7 +761,7 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
         report.append(list(tell))
         return (FACTS,)
 
-    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.client, "request_guests", present)
     assert world.ask(PART)["ok"]
     world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
     assert world.ask(PART)["ok"]

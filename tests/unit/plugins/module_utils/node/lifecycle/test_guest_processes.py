@@ -46,7 +46,7 @@ def virtiofsd_of(node: Node, guest: str) -> int:
 
 
 def test_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) -> None:
-    client.present(sharing.part(2), sharing.settings, sharing.soon())
+    client.request_guests(sharing.part(2), sharing.settings, sharing.soon())
     sharing.wait_for_words("watches the guests")
     os.kill(virtiofsd_of(sharing, "vcn1-2"), signal.SIGKILL)
     lost = sharing.wait_for(sharing.run_directory / "lost.json")
@@ -59,7 +59,7 @@ def test_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) ->
 def test_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> None:
     sharing.present(sharing.part(2))
     os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
-    client.present(sharing.part(2), sharing.settings, sharing.soon())
+    client.request_guests(sharing.part(2), sharing.settings, sharing.soon())
     lost = sharing.wait_for(sharing.run_directory / "lost.json")
     assert (lost["guest"], "/workspace" in lost["reason"]) == ("vcn1-1", True)
 
@@ -67,7 +67,7 @@ def test_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> 
 def test_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
     """Its virtiofsd ends with it, and may be heard before libvirt says what happened."""
     sharing.patch.setattr(monitor, "WORD_S", 3600.0)
-    client.present(sharing.part(), sharing.settings, sharing.soon())
+    client.request_guests(sharing.part(), sharing.settings, sharing.soon())
     sharing.wait_for_words("watches the guests")
     os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
     sharing.hypervisor.forget()
@@ -90,7 +90,7 @@ def test_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
     try:
-        client.present(node.part(2, image=str(path)), node.settings, node.soon())
+        client.request_guests(node.part(2, image=str(path)), node.settings, node.soon())
         node.wait_for_words("watches the guests")
         served = dict(inventory.processes(node.settings))
         assert len(served) == 2

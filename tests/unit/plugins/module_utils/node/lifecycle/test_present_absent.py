@@ -56,7 +56,7 @@ def test_name_and_mac_follow_from_node_and_slot(node: Node) -> None:
 
 def test_guests_stay_on_the_cores_and_in_the_memory_of_the_job(node: Node) -> None:
     part = node.part(2)
-    present_absent.present(part, node.settings, Deadline.after(60), cores=(1, 2, 3, 8))
+    present_absent.ensure_guests(part, node.settings, Deadline.after(60), cores=(1, 2, 3, 8))
     for facts in node.hypervisor.running.values():
         root = ET.fromstring(facts.xml)
         assert root.find("vcpu").get("cpuset") == "1-3,8"  # type: ignore[union-attr]
@@ -249,7 +249,7 @@ def test_absent_after_any_prefix_of_present_leaves_nothing(
 
 def test_present_ends_when_a_step_raises(node: Node) -> None:
     heard: list[str] = []
-    present_absent.present(node.part(), node.settings, node.soon(), heard.append)
+    present_absent.ensure_guests(node.part(), node.settings, node.soon(), heard.append)
     assert heard == [
         "libvirt", "what is there already", "slots and directories", "the disk of vcn1-1", "the seed of vcn1-1",
         "the start of vcn1-1", "the start of vcn1-1 by libvirt", "the wait for vcn1-1", "the facts of the guests",
@@ -267,10 +267,10 @@ def test_a_tombstone_is_seen_between_any_two_steps(node: Node) -> None:
                 start_lock.bury(node.settings, job_key(JOB, start))
 
         if number == 9:  # after the last step there is nothing to end
-            assert present_absent.present(node.part(start=start), node.settings, node.soon(), bury)
+            assert present_absent.ensure_guests(node.part(start=start), node.settings, node.soon(), bury)
         else:
             with pytest.raises(VTorqueError, match="is over"):
-                present_absent.present(node.part(start=start), node.settings, node.soon(), bury)
+                present_absent.ensure_guests(node.part(start=start), node.settings, node.soon(), bury)
         node.absent(start)
     assert node.things == []
 
@@ -304,7 +304,7 @@ def test_qemu_user_is_saved_before_the_first_guest_is_created(node: Node) -> Non
     """A qemu is known by it when libvirt has forgotten the guest and its directory has gone."""
     node.hypervisor.qemu_ids = (64055, 64055)
     node.settings.run_dir.mkdir()
-    node.patch.setattr(build, "make", _raise)
+    node.patch.setattr(build, "create_guests", _raise)
     with pytest.raises(KeyboardInterrupt):
         node.present()
     assert qemu_user.load_uids(node.settings) == {0, 64055}

@@ -54,7 +54,7 @@ def placed(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, 
 def present(
     node: Node, cores: tuple[int, ...] = (), count: int = 1, **part: t.Any
 ) -> tuple[node_answers.GuestFacts, ...]:
-    return present_absent.present(node.part(count, **{**PINNED, **part}), node.settings, node.soon(), cores=cores)
+    return present_absent.ensure_guests(node.part(count, **{**PINNED, **part}), node.settings, node.soon(), cores=cores)
 
 
 def test_present_of_pinned_guests_gives_each_vcpu_a_core_and_answers_with_it(
