@@ -91,7 +91,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
         from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
 
         try:
-            epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)
+            epilogue.run(call, places, began=hook_began(), end_leftovers=leftover_processes.end_leftovers)
         finally:
             from . import start_sweep  # 3 ms that a prologue does not pay
 

@@ -131,7 +131,8 @@ def _for_part(
         # what failed may be libvirt's silence, which has used up the time
         bare = bool(part.bare_slots)
         return make_failure(
-            error, present_absent.left(settings, part.job_id, part.start, connect_s=LEFT_LOOK_S, bare=bare)
+            error,
+            present_absent.describe_leftovers(settings, part.job_id, part.start, connect_s=LEFT_LOOK_S, bare=bare),
         )
 
     return handle
@@ -190,7 +191,7 @@ def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -
     came_from = moves.source_of(settings.start_dir(part.job_id, part.start))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
     patience_s = max(0.5, site.deadline.left_s(LEFT_LOOK_S))
-    left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
+    left = present_absent.describe_leftovers(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
     record = settings.record_dir(part.job_id, part.start)
     used = [to_dict(one) for one in usage.read_use(record)]
     consoles = [to_dict(one) for one in console_tail.read_ends(record)]

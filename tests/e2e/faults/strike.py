@@ -374,7 +374,7 @@ class Node:
 
     def left(self, job_id: str) -> t.Any:
         """What there is of a job."""
-        return in_child(lambda: self.present_absent.left(self.settings, job_id))["answer"]
+        return in_child(lambda: self.present_absent.describe_leftovers(self.settings, job_id))["answer"]
 
     def lives(self, job_id: str) -> bool:
         """Does a job have its guest?"""

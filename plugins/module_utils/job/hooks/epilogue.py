@@ -45,23 +45,23 @@ COPIED = {
     **{key: f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)},
 }
 """Records of the run directory that the job's record keeps, each under its own name."""
-LEFT_LENGTH = 2000
+LEFTOVER_LENGTH = 2000
 
 
-EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
+EndLeftovers = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
 """Ends what the job left on this node itself (`plugin_utils/bridge/upkeep/leftover_processes.py`)."""
 END_LEFT = "--end-left"
 """Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
 
 
-def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | None = None) -> None:
+def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLeftovers | None = None) -> None:
     """Remove what there is of the job on all its nodes, and close its record.
 
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
         began: when the batch system started the hook, in seconds of the monotonic clock.
-        end_left: ends what the job left on this node itself, when its guests are gone.
+        end_leftovers: ends what the job left on this node itself, when its guests are gone.
 
     Raises:
         VTorqueError: something of the job is left; everything was tried.
@@ -75,7 +75,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
     event_log.configure(log_settings_of(policy), component="epilogue")
     if broken is not None:  # of what the site wants, nothing that hurts is guessed
-        end_left = None
+        end_leftovers = None
     ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
     until = hook_call.deadline(ends, began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
@@ -84,7 +84,10 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
             start = Start(call.job_id, number, places)
             # the inventory speaks of the newest start; what an older one left is on this node
             alone = number != max(numbers)
-            left = _end(call, start, policy, began, until, alone=alone, end_left=None if alone else end_left) or left
+            left = (
+                _end(call, start, policy, began, until, alone=alone, end_leftovers=None if alone else end_leftovers)
+                or left
+            )
     if left is not None:
         raise left
 
@@ -119,7 +122,14 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
 
 
 def _end(
-    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
+    call: HookCall,
+    start: Start,
+    policy: Policy,
+    began: float,
+    until: float,
+    *,
+    alone: bool,
+    end_leftovers: EndLeftovers | None,
 ) -> VTorqueError | None:
     level = _log_level(start, policy)
     event_log.configure(job_level=level)
@@ -139,9 +149,9 @@ def _end(
             left = left or failed
         if left is not None:
             playbook.note(log, f"left behind: {left}", event_log.ERROR)
-        if end_left is not None:
+        if end_leftovers is not None:
             try:
-                end_left(call, start, policy, until, log)
+                end_leftovers(call, start, policy, until, log)
             except (VTorqueError, OSError) as error:
                 playbook.note(log, f"processes of the job may be left on this node: {error}", event_log.WARNING)
         try:
@@ -218,7 +228,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = files.read_json(start.directory / layout.StepFile.PHASE.of("prologue"))
     phases["epilogue"] = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
-    known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
+    known["left"] = [str(left)[:LEFTOVER_LENGTH]] if left is not None else []
     with contextlib.suppress(VTorqueError):
         known["vtorque"] = installed.version()
     known["exit_status"] = call.exit_status

@@ -150,7 +150,7 @@ def run(call: HookCall, places: Places, runner: PlaybookRunner, *, began: float,
     try:
         return _end_unwanted(case) if case.given_up.heard else _conclude(case, failed)
     finally:
-        _take_back(case)
+        _remove_leftovers(case)
 
 
 def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
@@ -368,7 +368,7 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
         playbook.note(log, f"{verdict.fault}, try {verdict.tried} of {verdict.of}", event_log.DEBUG, "verdict")
 
 
-def _take_back(case: _Case) -> None:
+def _remove_leftovers(case: _Case) -> None:
     start = case.start
     if not (start.directory / layout.PLAN).exists() and not start.guests_directory.exists():
         return

@@ -205,7 +205,7 @@ class _Worker:
         self._bury()
         error: dict[str, t.Any] = why.to_dict() if why else (builder.answer or {})["error"]
         try:
-            removed = present_absent.take_away(self.request.part.job_id, self.request.part.start, self.settings)
+            removed = present_absent.remove_under_lock(self.request.part.job_id, self.request.part.start, self.settings)
             lock.sign(ProcessId.of(os.getpid()), removed)
         except NodeFault as fault:
             # that it cannot even be undone proves more than what was seen first
@@ -248,7 +248,7 @@ class _Worker:
             watching.end_pause()
             if why != GIVEN_UP:  # what the site does before the job was not done either
                 self._end_politely()
-            removed = present_absent.take_away(
+            removed = present_absent.remove_under_lock(
                 self.request.part.job_id, self.request.part.start, self.settings, watching.domains
             )
             lock.sign(ProcessId.of(os.getpid()), removed)

@@ -35,7 +35,7 @@ SHOWN = 10
 """Processes that a line of the log names."""
 
 
-def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
+def end_leftovers(call: HookCall, start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
     """End what the job left on its mother superior.
 
     Args:
@@ -66,7 +66,7 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     )
 
 
-def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
+def end_leftovers_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
     """End what the job left on another of its nodes, which no session tells: Torque says 0 there.
 
     Args:

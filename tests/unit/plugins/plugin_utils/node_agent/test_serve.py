@@ -123,7 +123,9 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
     monkeypatch.setattr(handlers.client, "request_guests", present)
     monkeypatch.setattr(handlers.present_absent, "absent", absent)
-    monkeypatch.setattr(handlers.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
+    monkeypatch.setattr(
+        handlers.present_absent, "describe_leftovers", lambda *_words, **_how: ("slot 1",) if here.error else ()
+    )
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
 
     def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
@@ -508,7 +510,7 @@ import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge.upkeep import leftover_processes
 node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"ok": {ok}, "guests": []}})
 node.host_name = lambda: "cn1"
-leftover_processes.end_left_of_sister = lambda words, load, name: print(words, name)
+leftover_processes.end_leftovers_of_sister = lambda words, load, name: print(words, name)
 node.main()
 """
     done = subprocess.run(

@@ -155,7 +155,7 @@ def test_absent_needs_no_libvirt_and_is_done_again(settings: NodeSettings) -> No
     opened(settings)
     assert present_absent.absent(JOB, 1, settings, soon()) == ("ssh access 7.head.1",)
     assert present_absent.absent(JOB, 1, settings, soon(), bare=True) == ()
-    assert present_absent.left(settings, JOB, 1, bare=True) == ()
+    assert present_absent.describe_leftovers(settings, JOB, 1, bare=True) == ()
     assert not start_lock.start_lock(settings, "7.head.1").exists()
 
 

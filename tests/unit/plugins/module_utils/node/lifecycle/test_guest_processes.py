@@ -16,7 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount
 
 if t.TYPE_CHECKING:
@@ -32,14 +32,14 @@ def sharing(node: Node) -> t.Iterator[Node]:
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
     yield node
-    inventory.end_processes(node.settings, "7.head.1")
+    leftovers.end_processes(node.settings, "7.head.1")
     shared.rmdir()
 
 
 def virtiofsd_of(node: Node, guest: str) -> int:
     """The process that serves a guest's mount."""
     (pid,) = [
-        pid for pid, _key in inventory.processes(node.settings)
+        pid for pid, _key in leftovers.processes(node.settings)
         if f"/{guest}/vtorque0\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()
     ]  # fmt: skip
     return pid
@@ -92,7 +92,7 @@ def test_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
     try:
         client.request_guests(node.part(2, image=str(path)), node.settings, node.soon())
         node.wait_for_words("watches the guests")
-        served = dict(inventory.processes(node.settings))
+        served = dict(leftovers.processes(node.settings))
         assert len(served) == 2
         (pid,) = [pid for pid in served if "vcn1-2/image" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
         os.kill(pid, signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
             "vcn1-2", "its image is out of reach: the qemu-nbd of it on cn1 ended",
         )  # fmt: skip
         node.absent()
-        assert inventory.processes(node.settings) == ()
+        assert leftovers.processes(node.settings) == ()
     finally:
-        inventory.end_processes(node.settings, "7.head.1")
+        leftovers.end_processes(node.settings, "7.head.1")
         shutil.rmtree(path.parent)

@@ -176,7 +176,7 @@ def test_absent_leaves_nothing_but_the_console(node: Node) -> None:
     removed = node.absent()
     assert removed == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []
-    assert present_absent.left(node.settings) == ()
+    assert present_absent.describe_leftovers(node.settings) == ()
     stored = node.settings.record_dir(JOB, 1) / "vcn1-1.console.log"
     assert stored.read_text() == "Linux version 6.1\n"
     assert {"52:54:00:01:02:01", "52:54:00:01:02:02"} in node.flushed
@@ -284,7 +284,7 @@ def test_libvirt_that_does_not_answer_is_not_nothing(node: Node) -> None:
     node.hypervisor.dead = True
     with pytest.raises(NodeFault):
         node.absent()
-    left = present_absent.left(node.settings, JOB)
+    left = present_absent.describe_leftovers(node.settings, JOB)
     assert any(line.startswith("unknown: libvirt") for line in left)
     assert "directory 7.head.1" in left
     assert "slot 1 of 7.head.1" in left
@@ -295,7 +295,7 @@ def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
     with node.qemu_that_libvirt_forgot(disk, disk) as process:
         node.hypervisor.forget()
-        assert f"process {process.pid} of 7.head.1" in present_absent.left(node.settings, JOB)
+        assert f"process {process.pid} of 7.head.1" in present_absent.describe_leftovers(node.settings, JOB)
         assert f"process {process.pid}" in node.absent()
         assert process.wait(60) == -9
 
@@ -316,7 +316,7 @@ def test_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: 
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
     with node.qemu_that_libvirt_forgot(disk, disk.parent / opens) as process:
-        assert not any("process" in line for line in present_absent.left(node.settings, JOB))
+        assert not any("process" in line for line in present_absent.describe_leftovers(node.settings, JOB))
         assert not any("process" in line for line in node.absent())
         assert process.poll() is None
         process.kill()
@@ -325,9 +325,12 @@ def test_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: 
 def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
     node.present(node.part(start=2))
     node.present(node.part(job_id="17.head"))
-    assert all("17.head" not in line for line in present_absent.left(node.settings, JOB))
-    assert present_absent.left(node.settings, JOB, 1) == ()
-    assert len(present_absent.left(node.settings)) == len(present_absent.left(node.settings, JOB)) * 2
+    assert all("17.head" not in line for line in present_absent.describe_leftovers(node.settings, JOB))
+    assert present_absent.describe_leftovers(node.settings, JOB, 1) == ()
+    assert (
+        len(present_absent.describe_leftovers(node.settings))
+        == len(present_absent.describe_leftovers(node.settings, JOB)) * 2
+    )
 
 
 @pytest.mark.parametrize(

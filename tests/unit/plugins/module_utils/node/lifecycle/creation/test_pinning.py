@@ -183,7 +183,7 @@ def test_present_of_other_guests_loads_nothing_of_placement(node: Node, monkeypa
 
 def test_processes_of_a_start_are_told_apart_by_what_they_are(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        guest_processes.inventory, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1"))
+        guest_processes.leftovers, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1"))
     )
     ((text, server),) = guest_processes.read_processes("7.head.1", node.settings).values()
     assert text == pathlib.Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace")
