@@ -30,9 +30,9 @@ from ..config import policy_file
 from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..records import writer
-from ..records.handover import delivery, transfer_format
 from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
+from ..records.transfer import delivery, transfer_format
 from ..request.value_types import written
 from . import playbook, user_script
 from .live_log import log_wishes
