@@ -84,10 +84,10 @@ class ActionModule(JobAction):
             return Outcome(any(before.values()) != any(after.values()), before, after)
         with dying_with_ansible():
             if wanted == "absent" or plan is None:
-                return self._absent(place, parts, before, args["prefix"])
-            return self._present(place, plan, parts, before, args["prefix"])
+                return self._request_removal(place, parts, before, args["prefix"])
+            return self._request_guests(place, plan, parts, before, args["prefix"])
 
-    def _present(
+    def _request_guests(
         self,
         place: JobPlace,
         plan: JobPlan,
@@ -119,7 +119,7 @@ class ActionModule(JobAction):
         after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in calls}
         return Outcome(before != after, before, after, {"guests": after})
 
-    def _absent(
+    def _request_removal(
         self, place: JobPlace, parts: dict[str, messages.NodePart], before: dict[str, t.Any], prefix: str | None
     ) -> Outcome:
         with contextlib.ExitStack() as stack:

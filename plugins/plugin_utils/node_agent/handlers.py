@@ -219,7 +219,7 @@ def _bare_host(
     ours = environment.get("SSH_CONNECTION", "").split()[2:3]
     for earlier in present_absent.earlier_starts(part, settings):
         present_absent.absent(part.job_id, earlier, settings, deadline)
-    host: BareHost = load_bare_host().present(part, settings, deadline, plain_address(ours[0]) if ours else "")
+    host: BareHost = load_bare_host().ensure_bare_host(part, settings, deadline, plain_address(ours[0]) if ours else "")
     return host
 
 

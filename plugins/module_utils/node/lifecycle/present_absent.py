@@ -162,7 +162,7 @@ def _living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[G
 def absent(
     job_id: str, start: int, settings: NodeSettings, deadline: Deadline, *, bare: bool = False
 ) -> tuple[str, ...]:
-    """See to it that nothing of a start is left on this node; from now on `present` refuses it.
+    """See to it that nothing of a start is left on this node; from now on `ensure_guests` refuses it.
 
     Args:
         job_id: of the job.

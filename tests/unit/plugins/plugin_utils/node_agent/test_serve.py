@@ -812,7 +812,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn2")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn2")
-    monkeypatch.setattr(bare_host, "present", present)
+    monkeypatch.setattr(bare_host, "ensure_bare_host", present)
     monkeypatch.setattr(bare_host, "join", join)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
     return world
