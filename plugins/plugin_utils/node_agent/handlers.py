@@ -30,7 +30,7 @@ from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
-from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
+from ...module_utils.time_budget import LEFTOVERS_CHECK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import (
     CheckpointStep,
@@ -132,7 +132,9 @@ def _for_part(
         bare = bool(part.bare_slots)
         return make_failure(
             error,
-            present_absent.describe_leftovers(settings, part.job_id, part.start, connect_s=LEFT_LOOK_S, bare=bare),
+            present_absent.describe_leftovers(
+                settings, part.job_id, part.start, connect_s=LEFTOVERS_CHECK_S, bare=bare
+            ),
         )
 
     return handle
@@ -190,7 +192,7 @@ def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
     came_from = moves.source_of(settings.start_dir(part.job_id, part.start))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
-    patience_s = max(0.5, site.deadline.left_s(LEFT_LOOK_S))
+    patience_s = max(0.5, site.deadline.left_s(LEFTOVERS_CHECK_S))
     left = present_absent.describe_leftovers(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
     record = settings.record_dir(part.job_id, part.start)
     used = [to_dict(one) for one in usage.read_use(record)]
