@@ -296,7 +296,7 @@ def look_at_bare(settings: NodeSettings) -> Finding:
     return Finding("bare")
 
 
-def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: sweep.HasFiles) -> Finding:
+def check_leftovers(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: sweep.HasFiles) -> Finding:
     """Look for what is here of jobs that are gone.  The sweep would find and say the same; nothing is taken away.
 
     Args:

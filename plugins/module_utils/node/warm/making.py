@@ -303,7 +303,7 @@ def _try(made: template.Template, wanted: Wanted, settings: NodeSettings, domain
     try:
         copy_disks(made, place)
         spec.console.touch(mode=0o600)
-        order = functools.partial(first_order.order_of, identity, (), {})
+        order = functools.partial(first_order.format_first_order, identity, (), {})
         start(made, Clone(spec.name, place, _xml(spec, settings), spec.agent, order), domains, deadline)
     finally:
         domains.destroy(spec.name)

@@ -83,7 +83,7 @@ def examine_here(
     if thorough:
         is_alive = liveness.by_server(liveness.AskedOnce(batch), node)
         has_files = open_node(policy.batch_system).alive_here(policy)
-        checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
+        checks["left"] = lambda: node_doctor.check_leftovers(settings, is_alive, has_files)
     report = Report(node, (found,), began)
     for finding in examine(checks, timeout_s):
         report = report.with_finding(finding)

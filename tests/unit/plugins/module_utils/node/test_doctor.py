@@ -309,7 +309,7 @@ def test_leftovers_are_reported_and_not_removed(
     monkeypatch.setattr(sweep, "Domains", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
     there = settings.guests_dir / "4.fe.1" / "g0"
     there.mkdir(parents=True)
-    finding = doctor.look_at_left(settings, lambda _job, _start: alive, lambda _job: False)
+    finding = doctor.check_leftovers(settings, lambda _job, _start: alive, lambda _job: False)
     assert seen(finding) == expected
     assert ("directory 4.fe.1" in finding.problem) is not alive
     assert there.exists()

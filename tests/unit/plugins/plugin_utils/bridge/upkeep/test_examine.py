@@ -28,7 +28,7 @@ def well(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(examine.node_doctor, "checks", lambda *_words: good(CHECKS[1:8]))
     monkeypatch.setattr(examine.job_doctor, "checks", lambda *_words, **_how: good(CHECKS[8:]))
-    monkeypatch.setattr(examine.node_doctor, "look_at_left", lambda *_words: Finding("left", cell="looked"))
+    monkeypatch.setattr(examine.node_doctor, "check_leftovers", lambda *_words: Finding("left", cell="looked"))
 
 
 def load_broken() -> Policy:
@@ -49,7 +49,7 @@ def test_all_checks_are_made_in_one_order() -> None:
 @pytest.mark.usefixtures("well")
 def test_health_check_asks_little(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(examine.node_doctor, "look_at_left", asked.append)
+    monkeypatch.setattr(examine.node_doctor, "check_leftovers", asked.append)
     monkeypatch.setattr(examine.job_doctor, "checks", lambda *_words, **how: asked.append(how["thorough"]) or {})
     examine.examine_here(lambda: Policy(node_number=1), "cn1", thorough=False)
     assert asked == [False]

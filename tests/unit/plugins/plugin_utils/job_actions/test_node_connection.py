@@ -15,8 +15,12 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_command
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import NodeCall, Reply, hear_all
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.node_connection import (
+    NodeCall,
+    Reply,
+    hear_all,
+)
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip()[::-1], flush=True)"
 SILENT = "import sys; sys.stdin.read()"
