@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import pty
-import resource
 import select
 import struct
 import subprocess
@@ -224,19 +223,23 @@ BEGINNING = """
 import os, sys
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
-watch._watch = lambda *_asked: os._exit(0)  # what follows is the server's time
+
+def leave(*_asked):
+    print(*{module.partition(".")[0] for module in sys.modules}, file=sys.__stderr__)
+    sys.__stderr__.flush()
+    os._exit(0)
+
+watch._watch = leave  # what follows is the server's time
 sys.stdout.isatty = lambda: True
 main.show(["job", "watch", "7"])
 """
+SLOW = set(["ansible", "jinja2", "libvirt", "lxml", "requests", "oslo_utils", "jsonschema", "http", "asyncio", "email"])
+"""What takes long to load; `make bench PART=page` measures how soon the command begins (`job_watch_s`)."""
 
 
-def test_watch_begins_within_three_tenths_of_a_second() -> None:
-    """Of processor time, the best of three: a machine may be busy."""
-    took = []
-    for _run in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, env={**os.environ}, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == 0, done.stderr
-        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(took) < 0.3
+def test_watch_begins_without_what_takes_long_to_load() -> None:
+    done = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.split())
+    assert {"rich", "ansible_collections"} <= loaded
+    assert loaded & SLOW == set()
