@@ -25,6 +25,8 @@ import pyte
 
 SIZE = (24, 80)
 """Rows and columns of a terminal that nobody has made larger."""
+OF_TERMINALS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM"}
+"""Variables of the caller's own terminal."""
 MOST_FRAMES = 10_000
 
 
@@ -166,5 +168,6 @@ def read_screen(
         checkout: where it runs.
         environment: of the program, besides that of the caller.
     """
-    terminal = OnTerminal(arguments, size, cwd=checkout, env={**os.environ, "TERM": "xterm", **environment})
+    usual = {name: value for name, value in os.environ.items() if name not in OF_TERMINALS}
+    terminal = OnTerminal(arguments, size, cwd=checkout, env={**usual, "TERM": "xterm", **environment})
     return terminal.close(), terminal.screen

@@ -6,6 +6,11 @@
 from __future__ import annotations
 
 import functools
+import os
+import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, Block, blocks
@@ -13,6 +18,10 @@ from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, Bl
 from tests import pictures
 from tests.screen import Screen
 
+from .loaded_program import load_program
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SITE_PICTURE = load_program(ROOT / "tests/site_picture.py")
 MARK = "screen="
 BLOCKS = [block for page in PAGES for block in blocks(page) if block.mark.startswith(MARK)]
 STATUS = {"doctor": 1}
@@ -34,7 +43,20 @@ def test_screen_of_a_page_is_what_the_product_draws(block: Block) -> None:
     assert any(f"\n{text}\n" in f"\n{frame}\n" for frame in frames), frames[-1]
 
 
+@pytest.mark.parametrize("name", SITE_PICTURE.PICTURES)
+def test_picture_of_the_sites_page_is_of_the_page_as_it_is(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests/site_picture.py", "--digest"], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert SITE_PICTURE.read_digest(SITE_PICTURE.STATIC / f"{name}.png") == done.stdout.strip(), (
+        "draw them anew: tests/site_picture.py"
+    )
+
+
 def test_every_picture_is_in_a_page() -> None:
+    shown = {name for page in PAGES for name in re.findall(r"_static/([^)]+)\)", (ROOT / page).read_text())}
+    assert shown == {path.name for path in (ROOT / "docs/_static").glob("*.[ps][nv]g")}
     assert {block.mark.removeprefix(MARK) for block in BLOCKS} == {*pictures.PICTURES}
 
 
