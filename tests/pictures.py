@@ -35,6 +35,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs 
 
 from .made_up_job import BEGAN, EVERY_S, JOB, record, store
 from .screen import Screen, read_screen
+from .unit.loaded_program import load_program
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -128,6 +129,19 @@ def draw_doctor(_place: pathlib.Path) -> int:
     return 1
 
 
+def draw_host_profile(_place: pathlib.Path) -> int:
+    """The report of the role `host_profile` on a node."""
+    program = load_program(CHECKOUT / "roles/host_profile/files/set_profile.py")
+    before = {"running_services": 31, "memory_used_mib": 612, "noise_percent": 0.41, "switches_per_s": 812,
+              "interrupts_per_s": 640}  # fmt: skip
+    after = {"running_services": 22, "memory_used_mib": 548, "noise_percent": 0.12, "switches_per_s": 301,
+             "interrupts_per_s": 255}  # fmt: skip
+    changed = ["masked apt-daily.timer", "masked man-db.timer", f"/{program.HUGEPAGES} = madvise"]
+    host = argparse.Namespace(changed=changed, faults=[])
+    print(*program.format_report(host, (before, after)), sep="\n")
+    return 0
+
+
 class Picture(t.NamedTuple):
     """A screen.
 
@@ -143,6 +157,7 @@ class Picture(t.NamedTuple):
 PICTURES = {
     "job-show": Picture(draw_show, (40, 120)),
     "job-watch": Picture(draw_watch, (12, 100)),
+    "host-profile": Picture(draw_host_profile, (12, 80)),
     "doctor": Picture(draw_doctor, (24, 110)),
 }
 
