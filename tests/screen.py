@@ -54,7 +54,8 @@ class Screen:
         """
         for piece in written.splitlines(keepends=True):
             self._stream.feed(piece)
-            if not self.frames or self.frames[-1] != self.text:
+            # what is cut in the midst of a line is nothing that somebody sees
+            if piece.endswith(b"\n") and (not self.frames or self.frames[-1] != self.text):
                 self.frames.append(self.text)
 
     @property
@@ -123,7 +124,9 @@ class OnTerminal:
         Raises:
             AssertionError: it was not.
         """
-        self._read_until(lambda: any(text in frame for frame in self.screen.frames), text, timeout_s)
+        self._read_until(
+            lambda: any(text in frame for frame in (*self.screen.frames, self.screen.text)), text, timeout_s
+        )
 
     def _read_until(self, is_there: t.Callable[[], bool], text: str, timeout_s: float) -> None:
         end = time.monotonic() + timeout_s
