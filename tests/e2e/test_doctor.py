@@ -65,11 +65,11 @@ def test_site_on_a_terminal_is_one_table_in_colours(site: Site) -> None:
     assert heading.split() == ["check", "nodes", "found"], screen.text
     assert last == "All 3 hosts are well." if status == 0 else "need" in last, screen.text
     found = heading.index("found")
-    ours = [row for row in rows if row[:found].strip()]
-    assert all(row[found - 1] == " " and row[found] != " " for row in ours), screen.text
-    assert {row.split()[0] for row in ours} >= {"policy", "server", "libvirt", "disk", "hooks"}
+    checks = [row for row in rows if row[:found].strip()]
+    assert all(row[found - 1] == " " and row[found] != " " for row in checks), screen.text
+    assert {row.split()[0] for row in checks} >= {"policy", "server", "libvirt", "disk", "hooks"}
     assert "asking nodes" not in screen.text
-    assert screen.styles_of(next(row for row in ours if row.startswith("policy"))[found:]) == {("green", False)}
+    assert screen.styles_of(next(row for row in checks if row.startswith("policy"))[found:]) == {("green", False)}
 
 
 def found_bad(site: Site, node: str, checks: set[str]) -> dict[str, t.Any]:

@@ -55,8 +55,8 @@ def test_picture_of_the_sites_page_is_of_the_page_as_it_is(name: str) -> None:
 
 
 def test_every_picture_is_in_a_page() -> None:
-    shown = {name for page in PAGES for name in re.findall(r"_static/([^)]+)\)", (ROOT / page).read_text())}
-    assert shown == {path.name for path in (ROOT / "docs/_static").glob("*.[ps][nv]g")}
+    drawn = {name for page in PAGES for name in re.findall(r"_static/([^)]+)\)", (ROOT / page).read_text())}
+    assert drawn == {path.name for path in (ROOT / "docs/_static").glob("*.[ps][nv]g")}
     assert {block.mark.removeprefix(MARK) for block in BLOCKS} == {*pictures.PICTURES}
 
 
