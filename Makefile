@@ -96,7 +96,7 @@ check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, ants
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@cd build/import && MYPYPATH=.:../.. ../venv/bin/mypy --config-file ../../pyproject.toml \
-	-p ansible_collections.mikelangelo.vtorque.plugins -p lab -p tests.bench
+	-p ansible_collections.mikelangelo.vtorque.plugins -p lab -p tests.bench -p tests.e2e
 	@PYTHONPATH=build/import:. build/venv/bin/lint-imports --no-logo
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
 	@$(PY) tests/prose.py

@@ -160,6 +160,7 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(
     assert len(table.stdout.splitlines()) == len(points) + 1, table.stderr
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Site) -> None:
     site = measured

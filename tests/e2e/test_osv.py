@@ -114,6 +114,7 @@ def test_base_is_no_image_of_a_job(site: Site, bases: None) -> None:
     assert "no job runs in it" in done.stderr
 
 
+@pytest.mark.full
 def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Site) -> None:
     """The variables with any character, the node file, the host's name, `-F`, and the status that main returned."""
     odd = 'it\'s "q" `x` \u00fc\tand; {{ 7*7 }} \\ % & + $HOME'

@@ -218,17 +218,15 @@ def wire_of(field: str, payload: str) -> dict[str, t.Any]:
         if field in FILES or (field in ("img", "vcpu_pinning") and payload.startswith("/")):
             wire["d"] = {field: WHOLE}
         return wire
-    return (
-        wire
-        | {
-            "-S": {"s": payload},
-            "digest": {"k": {"metadata": "/home/alice/more.yml"}, "d": {"metadata": payload}},
-            "file of a digest": {"d": {payload: WHOLE}},
-            "key": {"k": {payload: "1"}},
-            "log": {"l": {payload: True}},
-            "version": {"v": payload},
-        }[field]
-    )
+    others: dict[str, dict[str, t.Any]] = {
+        "-S": {"s": payload},
+        "digest": {"k": {"metadata": "/home/alice/more.yml"}, "d": {"metadata": payload}},
+        "file of a digest": {"d": {payload: WHOLE}},
+        "key": {"k": {payload: "1"}},
+        "log": {"l": {payload: True}},
+        "version": {"v": payload},
+    }
+    return wire | others[field]
 
 
 def check_no_canary(site: Site) -> None:

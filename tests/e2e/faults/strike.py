@@ -331,8 +331,8 @@ class Node:
         )
         additions = self.spec.Additions()
         if own:
-            own = {"image": self.own_files["image"], "data_disk": self.own_files["disk"]}
-            guest = dataclasses.replace(guest, **own, vcpu_cores="auto", numa="auto", shared_mib=1)
+            files = {"image": self.own_files["image"], "data_disk": self.own_files["disk"]}
+            guest = dataclasses.replace(guest, **files, vcpu_cores="auto", numa="auto", shared_mib=1)
             additions = self.spec.Additions(commands=(self.spec.Command("true"),))
         return self.spec.NodePart(
             self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,), additions=additions

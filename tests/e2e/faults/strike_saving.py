@@ -76,6 +76,15 @@ class Saving:
     strike: t.Any
     settings: t.Any
     modules: dict[str, t.Any]
+    # those of `strike.Node`
+    part: t.Callable[..., t.Any]
+    name: str
+    key: t.Any
+    clock: t.Any
+    client: t.Any
+    faults: t.Any
+    layout: t.Any
+    present_absent: t.Any
 
     def prepare(self, strike: t.Any, place: pathlib.Path) -> None:
         """Have jobs that can be saved, in a store of this test's own."""

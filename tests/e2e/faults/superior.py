@@ -124,7 +124,8 @@ class Point(t.NamedTuple):
 
 def covers(sources: t.Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Texts to put over the modules of `WALKED`, by their names, and the places of all calls in them."""
-    texts, there = {}, []
+    texts: dict[str, str] = {}
+    there: list[str] = []
     for name in WALKED:
         ((tree, places),) = strike.wrapped({name.rpartition(".")[2]: sources[name]}).values()
         future = max(number for number, node in enumerate(tree.body) if isinstance(node, ast.ImportFrom)

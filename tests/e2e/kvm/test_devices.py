@@ -9,8 +9,9 @@ import typing as t
 
 import pytest
 
-from lab.machine import machine, story
-from lab.state import State
+from lab.machine import machine
+from lab.stories import devices as story
+from lab.system.state import State
 
 from ..conftest import CHECKOUT
 from ..trouble import revive

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import SlurmSite
 
 
+@pytest.mark.full
 def test_root_proves_the_whole_chain_on_each_node_as_a_user(site: SlurmSite) -> None:
     arguments = ("vmgr", "selftest", "--user", "alice", "--each-node", "--json")
     done = site.run("on", "fe", "--", *arguments, timeout_s=900)
