@@ -39,12 +39,10 @@ BATCH_SYSTEMS = {
         commands_parameter="slurm_bin",
         spares=True,
         checkpoints=True,
-        no_hook_scripts=(
-            "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
-        ),
+        no_hook_scripts="cannot run with Slurm, which gives the hooks of a job neither its variables nor its output",
     ),
     "openpbs": SystemFacts(
-        no_hook_scripts="not available with OpenPBS yet, which gives the hooks of a job no output but its error file"
+        no_hook_scripts="cannot run with OpenPBS, which gives the hooks of a job no output but its error file"
     ),
 }
 """By what `batch_system` says."""

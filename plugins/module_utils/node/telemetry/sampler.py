@@ -241,9 +241,9 @@ class Sampler:
         found = process_figures.read_figures(pid) if pid is not None else None
         if found is None:
             return None
-        tap = SYS_NET / self._settings.tap_name(guest.slot) / "statistics"
-        # what the node sends into the device is what the guest receives
-        received, sent = _count(tap / "tx_bytes"), _count(tap / "rx_bytes")
+        cards = [SYS_NET / tap / "statistics" for tap in self._settings.tap_names(guest.slot)]
+        # what the node sends into a device is what the guest receives
+        received, sent = _count(cards, "tx_bytes"), _count(cards, "rx_bytes")
         waited = None if found.wait_s is None else round(found.wait_s, 3)
         disks = self._disks.get(guest.name, (None, None))
         return [round(found.cpu_s, 3), waited, found.memory_bytes, *disks, received, sent]
@@ -290,8 +290,10 @@ def _sum(counters: t.Mapping[str, int], pattern: re.Pattern[str]) -> float | Non
     return sum(found) if found else None
 
 
-def _count(path: pathlib.Path) -> int | None:
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+def _count(cards: t.Iterable[pathlib.Path], name: str) -> int | None:
+    """The sum of a counter of a guest's cards; None: none of them can be read."""
+    found = []
+    for card in cards:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int((card / name).read_text(encoding="ascii")))
+    return sum(found) if found else None

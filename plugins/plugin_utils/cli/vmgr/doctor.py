@@ -97,7 +97,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         _brief(reports)
     else:
         show(reports, CHECKS)
-        print(_total(reports))
+        print(total_of(reports))
     if not all(report.asked for report in reports):
         return UNASKED
     return NEEDS if examine.needing(reports) else 0
@@ -139,7 +139,12 @@ def _brief(reports: t.Sequence[Report]) -> None:
         print(": ".join([report.node, "; ".join([state, *report.problems])]))
 
 
-def _total(reports: t.Sequence[Report]) -> str:
+def total_of(reports: t.Sequence[Report]) -> str:
+    """Return the last line of a table: how many hosts need attention.
+
+    Args:
+        reports: of the hosts.
+    """
     sick = len(examine.needing(reports))
     if len(reports) == 1:
         return f"{reports[0].node} {'needs attention' if sick else 'is well'}."

@@ -183,7 +183,7 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
         print()
         names, seconds = zip(*phase_figures(record), strict=True)
         _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
-    bars = job_usage.draw(job_usage.uses_of(record), plain=not _has_blocks())
+    bars = job_usage.draw(job_usage.all_uses(record), plain=not _has_blocks())
     bars += [energy] if (energy := job_usage.format_energy(record)) else []
     for heading, lines in (("used", bars), ("advice", job_usage.advise(record))):
         if lines:
@@ -330,7 +330,7 @@ def _facts(record: JobRecord) -> dict[str, t.Any]:
         "wrong": record.wrong,
         "directory": str(record.directory),
         "consoles": {name: str(path) for name, path in here.items()},
-        "use": [{**dataclasses.asdict(use), "share": round(use.share, 3)} for use in job_usage.uses_of(record)],
+        "use": [{**dataclasses.asdict(use), "share": round(use.share, 3)} for use in job_usage.all_uses(record)],
         "advice": job_usage.advise(record),
     }
 

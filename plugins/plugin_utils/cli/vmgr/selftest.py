@@ -61,6 +61,7 @@ examples:
   vmgr selftest --user alice --each-node   as root: a job on every node
   vmgr selftest --nodes 2 --image debian12 a job over two nodes
   vmgr selftest --repeat 10 --workload app.sh --figures new.json   times of a program, to compare two settings
+  vmgr selftest --repeat 10 --query 'max([].figures.selftest_ready_s)'   the longest time until a guest was ready
 """
 
 
@@ -179,7 +180,7 @@ def _write_figures(path: pathlib.Path, trials: t.Sequence[selftest_call.Trial], 
     """Write seconds of all jobs that were proven, in the form of `make bench`: a median and its runs for each key."""
     form: dict[str, float | list[float]] = {}
     for name, seconds in _runs(trials, proven).items():
-        form |= {f"selftest_{name}_s": statistics.median(seconds), f"selftest_{name}_s_runs": seconds}
+        form |= {_key_of(name): statistics.median(seconds), f"{_key_of(name)}_runs": seconds}
     try:
         path.write_text(json.dumps(form, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
@@ -288,7 +289,13 @@ def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRec
         "in_time": report.asked,
         "findings": findings,
         "seconds": dict(_figures(trial, record)),
+        "figures": {_key_of(name): seconds for name, seconds in (_figures(trial, record) if report.well else ())},
     }
+
+
+def _key_of(phase: str) -> str:
+    """Return the key of a phase, as `make bench` has keys."""
+    return f"selftest_{phase}_s"
 
 
 def _figures(trial: selftest_call.Trial, record: job_record.JobRecord | None) -> list[tuple[str, float]]:

@@ -731,7 +731,7 @@ def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(
     """Slurm does not tell the job's variables, without which a prologue is never run, and the job was held."""
     request = Request({key: "/home/alice/setup.sh", "img": "debian12"}, {key: "command line"})
     assert resolve(request, Policy(), POOL).word(key) == "/home/alice/setup.sh"
-    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with {printed} yet"):
+    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: cannot run with {printed}"):
         resolve(request, Policy(batch_system=system), POOL)
 
 

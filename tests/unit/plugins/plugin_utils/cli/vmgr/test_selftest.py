@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import pwd
@@ -189,7 +190,7 @@ def test_fault_before_any_job_is_told_alone(site: Site, capsys: pytest.CaptureFi
 def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    times = iter([1.0, 3.0, 2.0] * 2)
+    times = itertools.cycle([1.0, 3.0, 2.0])
 
     def report(trial: t.Any, expected: t.Any, _records: object) -> tuple[Report, None]:
         assert expected.workload
@@ -211,6 +212,9 @@ def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     assert site.stored == ["1"] * 3, "directories of all runs go"
     _status, text = run_vmgr(capsys, "selftest", *arguments, "--json")
     assert [one["seconds"] for one in json.loads(text)] == [{"workload": 1.0}, {"workload": 3.0}, {"workload": 2.0}]
+    assert [one["figures"] for one in json.loads(text)] == [{"selftest_workload_s": took} for took in (1.0, 3.0, 2.0)]
+    status = main.show(["selftest", *arguments, "--query", "avg([].figures.selftest_workload_s)"])
+    assert (status, json.loads(capsys.readouterr().out)) == (0, 2.0)
 
 
 def test_selftest_is_not_repeated_after_a_job_that_was_late(
@@ -226,3 +230,5 @@ def test_selftest_is_not_repeated_after_a_job_that_was_late(
     status, text = run_vmgr(capsys, "selftest", "--repeat", "5", "--figures", str(figures))
     assert (status, "Not proven: 1 of 1 jobs." in text) == (selftest.LATE, True)
     assert json.loads(figures.read_text(encoding="utf-8")) == {}, "what was not proven is no figure"
+    _status, text = run_vmgr(capsys, "selftest", "--json")
+    assert [one["figures"] for one in json.loads(text)] == [{}]

@@ -6,17 +6,11 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import pathlib
-import pty
-import select
-import struct
 import subprocess
 import sys
-import termios
-import time
 import typing as t
 
 import pytest
@@ -27,7 +21,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
 
-PATIENCE_S = 120
+from tests.screen import read_screen
+
 HOSTILE = "evil\x1b[2J[bold]name"
 
 
@@ -192,31 +187,19 @@ sys.exit(watch.run(argparse.Namespace(job="7", every=0.3), here.Policy))
 
 
 def test_watch_on_a_terminal_draws_a_job_from_queued_to_gone() -> None:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     checkout = pathlib.Path(__file__).resolve().parents[7]
-    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": f"{checkout}/build/import:{checkout}"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(checkout=str(checkout))],
-        stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True, cwd=checkout,
-    )  # fmt: skip
-    os.close(slave)
-    seen, until = "", time.monotonic() + PATIENCE_S
-    while True:
-        assert select.select([master], [], [], max(0.0, until - time.monotonic()))[0], seen
-        try:
-            chunk = os.read(master, 65536)
-        except OSError:
-            break
-        seen += chunk.decode()
-    os.close(master)
-    assert process.wait() == 0, seen
-    places = [
-        seen.index(word) for word in ("asking the batch server", "queued", "running", "suspended", "exit status 3")
-    ]
-    assert places == sorted(places)
-    assert "\x1b[2J" not in seen, "a job's name is text"
-    assert "[bold]name" in seen
+    paths = ":".join([f"{checkout}/build/import", str(checkout), os.environ.get("PYTHONPATH", "")]).rstrip(":")
+    status, screen = read_screen(
+        [sys.executable, "-c", PROGRAM.format(checkout=str(checkout))], (24, 100), checkout=checkout, PYTHONPATH=paths
+    )
+    assert status == 0, screen.text
+    seen = ("asking the batch server", "queued", "running", "suspended", "ended, exit status 3")
+    moments = [next(n for n, frame in enumerate(screen.frames) if text in frame) for text in seen]
+    assert moments == sorted(moments)
+    heading, _line, row = screen.lines[-3:]
+    assert heading.split() == ["job", "name", "user", "state", "nodes"]
+    assert row.split() == ["7.head", "evil?[2J[bold]name", "alice", "ended,", "exit", "status", "3", "cn1,cn2"]
+    assert next(line for line in screen.lines if line) == heading, "it was drawn over what was there before"
 
 
 BEGINNING = """
