@@ -61,10 +61,17 @@ def opened(place: pathlib.Path, texts: t.Sequence[str]) -> t.Iterator[Ask]:
                 by_metric[name].append(line)
     history = place / "history.txt"
     history.write_text("\n".join(line for lines in by_metric.values() for line in lines) + "\n# EOF\n")
-    promtool = [PROGRAMS / "promtool", "tsdb", "create-blocks-from", "openmetrics", history, place / "data"]
+    promtool: list[str | pathlib.Path] = [
+        PROGRAMS / "promtool",
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        history,
+        place / "data",
+    ]
     subprocess.run(promtool, check=True, capture_output=True)
     (place / "prometheus.yml").write_text("{}")
-    command = [PROGRAMS / "prometheus", f"--config.file={place}/prometheus.yml", f"--storage.tsdb.path={place}/data",
+    command: list[str | pathlib.Path] = [PROGRAMS / "prometheus", f"--config.file={place}/prometheus.yml", f"--storage.tsdb.path={place}/data",
                "--web.listen-address=127.0.0.1:0"]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=place) as server:
         try:
