@@ -71,8 +71,12 @@ def opened(place: pathlib.Path, texts: t.Sequence[str]) -> t.Iterator[Ask]:
     ]
     subprocess.run(promtool, check=True, capture_output=True)
     (place / "prometheus.yml").write_text("{}")
-    command: list[str | pathlib.Path] = [PROGRAMS / "prometheus", f"--config.file={place}/prometheus.yml", f"--storage.tsdb.path={place}/data",
-               "--web.listen-address=127.0.0.1:0"]  # fmt: skip
+    command: list[str | pathlib.Path] = [
+        PROGRAMS / "prometheus",
+        f"--config.file={place}/prometheus.yml",
+        f"--storage.tsdb.path={place}/data",
+        "--web.listen-address=127.0.0.1:0",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=place) as server:
         try:
             assert server.stderr
