@@ -95,7 +95,7 @@ def former(text: str, path: str) -> dict[str, t.Any]:
 
     Returns:
         `policy`, every parameter; `said`, those that are not at their defaults; `fault`, what is wrong with it, or "";
-        `readable`, is it of the form of a configuration; `by_hand`, did somebody write it, or edit what we wrote?
+        `readable`, whether it has the form of a configuration; `by_hand`, whether a person wrote or edited it.
     """
     policy, fault, readable = Policy(), "", True
     try:

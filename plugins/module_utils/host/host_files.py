@@ -79,7 +79,7 @@ class Entry:
         content: of a file or a block; an empty block is none.
         target: of a link.
         mode: as "0644"; None: `OWN_MODES`.  A file that is there keeps its own when a block is written into it.
-        force: may what is there already be another?
+        force: whether what is there already may be replaced.
         within: a directory; where it is missing the entry is not wanted.
         marker: of a block, with `{mark}` for BEGIN and END.
         validate: words of a command, of which `%s` becomes the name of a file that is to be placed.

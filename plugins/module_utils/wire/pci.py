@@ -38,8 +38,8 @@ class PciClass:
         addresses: of the devices, in the order in which the batch system counts them.
         hosts: a regular expression for names of the hosts that have them; "": all.
         resource: by which the batch system gives these devices to jobs (`gpus`); "": the node takes the first free.
-        reset: must each of them have a way to be reset between two jobs?
-        numa: must each be near the cores of its job?
+        reset: whether each of them must have a way to be reset between two jobs.
+        numa: whether each must be near the cores of its job.
         kind: one of `KINDS`, which its devices must be of; "": any.
         granted: addresses that the batch system has given to a job on this host; None: it gives out none of them.
     """
@@ -68,7 +68,7 @@ class PciWish:
 
     @property
     def is_address(self) -> bool:
-        """Is it a certain device?"""
+        """Return whether it names one device."""
         return ":" in self.what
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class DeviceWish:
     Attributes:
         what: a class of the site's, or an address.
         count: how many of the class.
-        gpu: are they processors of graphics, which a job counts?
+        gpu: whether they are processors of graphics, which a job counts.
     """
 
     what: str = text_field(f"{CLASS}|{ADDRESS}")

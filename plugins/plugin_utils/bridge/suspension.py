@@ -122,7 +122,7 @@ class _Suspension:
         """Have the guests of the whole job saved, to begin again from there; whoever rings is the job's user.
 
         Returns:
-            Has the job ended with it?  It is asked for alone (`park`).
+            Whether the job has ended with it, which is requested separately (`park`).
         """
 
         def end() -> None:

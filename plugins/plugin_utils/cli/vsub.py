@@ -89,7 +89,7 @@ def submit(
         caller: the environment for the command.
         policy_path: the site's configuration.
         launcher: the batch system whose launcher was called; "": the site's, whichever that is.
-        session: was it the launcher of the command for sessions?
+        session: whether it was the launcher of the command for sessions.
     """
     policy, broken = _policy(policy_path)
     front = open_front(launcher or (policy.batch_system if policy else USUAL), session=session)

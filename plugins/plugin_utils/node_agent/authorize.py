@@ -168,7 +168,7 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str], *,
         lost: the report.
         node: this one.
         environment: holds SSH_CONNECTION.
-        moved: has the guest moved from here to the node that reports it?
+        moved: whether the guest has moved from here to the node that reports it.
 
     Raises:
         VTorqueError: the caller has no part in such a start here.

@@ -53,7 +53,7 @@ class Trial:
         token: its word.
         job_id: "" until it was submitted.
         job: as the server last described it.
-        ended: is it over?
+        ended: whether it is over.
         failure: why nothing can be proven.
         asked: False: it had no end in time.
         workload_s: seconds that the caller's program ran; None: there is none, or it was not run.

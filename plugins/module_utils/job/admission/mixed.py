@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of a job's hosts have guests: the first K of a mixed request (`-vm nodes=K`), none of its spare nodes.
 
-vsub and root ask the same two questions: of how many hosts, and are there so many?
+vsub and root check the same two things: of how many hosts the job is, and that there are so many.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def refused_options(
     Args:
         resolved: the request.
         terms: of its batch system.
-        interactive: is it a job with a terminal?
+        interactive: whether it is a job with a terminal.
         directory: in which it is to start, and where that stands.
     """
     if not is_osv(resolved):

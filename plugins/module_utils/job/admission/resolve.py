@@ -30,7 +30,7 @@ class ImageFacts:
         distro: its family, or "" when nothing is recorded.
         arch: its architecture, or "" when nothing is recorded.
         boot: how it boots (`images.BOOT_MODES`), or "" when nothing is recorded.
-        rdma: have its guests verbs (`vrdma=true`)?  `yes` or `no`, or "" when nothing is recorded.
+        rdma: whether its guests have verbs (`vrdma=true`): `yes` or `no`, or "" when nothing is recorded.
     """
 
     name: str
@@ -137,7 +137,7 @@ def why_not_saved(request: Request, policy: Policy, *, interactive: bool) -> str
     Args:
         request: of the job.
         policy: the site's configuration.
-        interactive: has the job a terminal?
+        interactive: whether the job has a terminal.
     """
     values = {key: request.values[key] if key in request.values else _default(key, policy) for key in KEYS}
     origins = {key: request.origins.get(key, "") if key in request.values else SITE_DEFAULT for key in KEYS}
@@ -192,8 +192,8 @@ def survival_of(
         resolved: the request.
         policy: the site's configuration.
         offers: say how the image boots.
-        interactive: has the job a terminal?
-        bare: do some of its hosts run no guests?
+        interactive: whether the job has a terminal.
+        bare: whether some of its hosts run no guests.
     """
     found = set(parts_in_the_way(resolved.values, resolved.origins, policy, offers))
     values, origins = resolved.values, resolved.origins

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does a start live, by the batch server's word?  Handed to the sweep, which knows no batch system."""
+"""Whether a start lives, as the batch server reports it; for the sweep, which knows no batch system."""
 
 from __future__ import annotations
 

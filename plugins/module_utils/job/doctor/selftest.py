@@ -139,11 +139,11 @@ class Expected:
         uid: of the user.
         gid: of the user's first group.
         home: of the user.
-        home_is_shared: do guests have it?
+        home_is_shared: whether guests mount it.
         guests: how many there must be, on all nodes together.
         nodes: names of the site's compute nodes, which no guest has.
-        keeps_records: should the record come to this host?
-        workload: has the job a program of the caller's to run?
+        keeps_records: whether the record is delivered to this host.
+        workload: whether the job runs a program of the caller's.
     """
 
     token: str

@@ -50,7 +50,7 @@ def follow_log(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[No
 
     Args:
         log: open; what is in it already is not shown.
-        wanted: is it to be shown?
+        wanted: whether it is to be printed.
         target: the descriptor on which.
     """
     with contextlib.ExitStack() as open_now:

@@ -50,7 +50,7 @@ def merged(
     Args:
         listed: of Variable_List; those of the submission are among it, and the user may have changed them.
         known: by root, of this start.
-        is_submitted: is a variable of this name one of the submission?
+        is_submitted: returns whether a variable of this name belongs to the submission.
     """
     submitted = {name: value for name, value in known.items() if is_submitted(name)}
     return {**submitted, **listed, **{name: value for name, value in known.items() if name not in submitted}}

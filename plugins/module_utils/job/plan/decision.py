@@ -45,7 +45,7 @@ class Decided(t.NamedTuple):
 
     @property
     def bare(self) -> bool:
-        """Do some of its nodes stay bare?"""
+        """Return whether some of its nodes stay bare."""
         return len(self.vm_nodes) + len(self.spares) < len(self.nodes)
 
 

@@ -64,7 +64,7 @@ class Composition:
         cmdline: of its kernel.
         command: what `run.yaml` says is run; "": nothing.
         lacks: what is missing for jobs, with its module; {}: nothing.
-        launcher: has it the launcher of vTorque?
+        launcher: whether it has the launcher of vTorque.
     """
 
     tree: Tree

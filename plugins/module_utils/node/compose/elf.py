@@ -43,8 +43,8 @@ class Program(t.NamedTuple):
 
     Attributes:
         machine: its architecture, "" for one that OSv does not run on.
-        relocatable: can it be loaded anywhere?
-        dynamic: does it need a loader?
+        relocatable: whether it can be loaded anywhere.
+        dynamic: whether it needs a loader.
         needed: the libraries that it names.
         paths: where it has them searched.
     """

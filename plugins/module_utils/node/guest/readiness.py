@@ -45,7 +45,7 @@ class Awaited:
         console: its serial console.
         timings: gets the phases `address` (until the first candidate) and `ready` (from then on).
         expected: addresses that are known beforehand (the static map).
-        announces: does every image of its kind say on the console that it is ready? Else it is asked before that, too.
+        announces: whether every image of its kind reports on the console that it is ready; False: it is probed at once.
     """
 
     name: str

@@ -46,7 +46,7 @@ class SourceHealth:
 
     Attributes:
         name: of the source.
-        degrading: does it make the node degrading?
+        degrading: whether it makes the node degrading.
         since: since when, in seconds since the epoch; 0.0: it does not.
         why: what it reported; printable.
         well_looks: how often it has reported well since.

@@ -315,7 +315,7 @@ def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
 
 
 def check(settings: NodeSettings) -> None:
-    """Would this node's packet filter take a guest's rules?  They are shown to the kernel, and not kept.
+    """Check that this node's packet filter accepts a guest's rules; the kernel reads them and drops them.
 
     Raises:
         NodeFault: it would not.

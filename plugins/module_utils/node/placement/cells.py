@@ -30,7 +30,7 @@ class Shape:
         sockets: of the guest.
         cores: of each socket.
         threads: of each core.
-        dedicated: has each vCPU one core, on which no other thread of the guest runs?
+        dedicated: whether each vCPU has one core, on which no other thread of the guest runs.
         page_kib: of its memory; 0: ordinary pages.
     """
 

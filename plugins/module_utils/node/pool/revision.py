@@ -40,8 +40,8 @@ class Wanted:
         kernel: boots the disk, and is kept beside it.
         made: how it was made, in words.
         inputs: a digest of what it was made of, for who makes it again.
-        rdma: have guests of it verbs (`vrdma=true`)?  `yes` or `no`; "": not known.
-        warm: do its guests take the first order of a warm start?  That is of the disk, and goes with a new one.
+        rdma: whether its guests have verbs (`vrdma=true`): `yes` or `no`; "": not known.
+        warm: whether its guests accept the first order of a warm start; it belongs to the disk.
         source: of what it was made, in words; "": of the disk file.
     """
 

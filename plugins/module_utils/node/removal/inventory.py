@@ -281,7 +281,7 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     them hold up the removal, and keep a place for a guest.
 
     Returns:
-        The processes that were told to end; has it?
+        The processes that got the signal, and whether each has ended.
 
     Raises:
         NodeFault: a qemu did not end, which still writes into its disk.

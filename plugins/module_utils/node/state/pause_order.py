@@ -73,7 +73,7 @@ def order_pause(settings: NodeSettings, key: str) -> bool:
     """Order it; the worker of the start hears it.
 
     Returns:
-        Is that new?
+        Whether that is new.
 
     Raises:
         OSError: it was not written.
@@ -91,7 +91,7 @@ def take_back(settings: NodeSettings, key: str) -> bool:
     """Let the guests of a start go on; the worker of the start hears it.
 
     Returns:
-        Was it ordered?
+        Whether it was ordered.
 
     Raises:
         OSError: it could not be taken back.

@@ -50,7 +50,7 @@ def take(
 
     Args:
         key: `state.layout.job_key` of the start.
-        busy: is something of a former guest of this slot still there, although nobody has it?
+        busy: returns whether something of a former guest of this slot is still there, although no start has it.
         names: of guests that bring theirs along; (): they follow from the slots.
 
     Raises:

@@ -99,7 +99,7 @@ def command(in_c: bool, fd: int, directory: str, guest: pathlib.Path, tag: str) 
     """The words of virtiofsd; the first is no path, but says whose it is.
 
     Args:
-        in_c: is it the one in C?
+        in_c: whether it is the one in C.
         fd: its listening socket.
         directory: what is shared.
         guest: the guest's directory.

@@ -55,7 +55,7 @@ class TrialDomain:
 
     Attributes:
         place: the directory of all its files.
-        network: has it a network card?
+        network: whether it has a network card.
     """
 
     name: str

@@ -103,9 +103,9 @@ class Seen:
         last_words: of its console.
         nothing_to_boot: the firmware's words, or "".
         panic: the kernel's words, or "".
-        login: did the console ask for a login?
+        login: whether the console asked for a login.
         emulated: why it was not run by KVM, or "".
-        network: had it a network card?
+        network: whether it had a network card.
     """
 
     seconds: float

@@ -157,7 +157,7 @@ class Job:
     Attributes:
         arguments: of the call.
         script: with its directives.
-        piped: did the script come on standard input?
+        piped: whether the script came on standard input.
     """
 
     arguments: Arguments

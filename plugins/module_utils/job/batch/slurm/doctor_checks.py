@@ -65,7 +65,7 @@ def check_hooks(
     policy: Policy | None = None,
     node: str = "",
 ) -> Finding:
-    """Are our launchers in place, root's alone, and called by Slurm as they need it?
+    """Check that vTorque's launchers are in place, root's alone, and called by Slurm as they need it.
 
     Args:
         place: their directory.

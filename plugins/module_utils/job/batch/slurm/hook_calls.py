@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
     from ...config.parameters import Policy
 
 BEGINS = {"prologue": True, "prologue.other": True, "epilogue": False}
-"""What the launchers call us by: is it the begin of a job?"""
+"""The first argument of the launchers' call, and whether a job begins with it."""
 FAILED = 1
 """Slurm drains the node and holds the job: nothing of it runs."""
 CONFIGURATIONS = (pathlib.Path("/etc/slurm/slurm.conf"), pathlib.Path("/run/slurm/conf/slurm.conf"))

@@ -34,7 +34,7 @@ class Examined:
 
     @property
     def is_usable(self) -> bool:
-        """Has a guest it, or could have it?"""
+        """Return whether a guest has it, or could have it."""
         return self.lease is not None or not (self.quarantined or self.faults)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""May these PCI devices be handed to guests?  All that speaks against it, of all devices at once; nothing is read.
+"""Whether PCI devices may be handed to guests: all objections, of all devices at once; nothing is read.
 
 | check | fault of |
 |---|---|
@@ -81,9 +81,9 @@ class Node:
     """What of the node decides.
 
     Attributes:
-        has_groups: is an IOMMU on?
-        is_unsafe: may devices be handed on without interrupt remapping?
-        has_vfio: is the driver loaded?
+        has_groups: whether an IOMMU is on.
+        is_unsafe: whether devices may be handed on without interrupt remapping.
+        has_vfio: whether the driver is loaded.
         lockable_mib: how much memory a program may lock here; None: as much as it wants.
         cells: near the job's cores; (): not known.
     """

@@ -86,7 +86,7 @@ def find_problem(bridge: str, *, confine: bool) -> str:
 
     Args:
         bridge: by name.
-        confine: are guests to be held to their own addresses there?
+        confine: whether guests may send there from their own addresses alone.
     """
     question = ("get", "Open_vSwitch", ".", "dpdk_initialized", "--", "get", "Bridge", bridge)
     try:

@@ -54,7 +54,7 @@ class Function:
         number: as its driver counts the functions.
         address: of the function.
         index: among all functions of the node, by which its identity is its own.
-        infiniband: has it GUIDs, and no MAC address?
+        infiniband: whether it has GUIDs, and no MAC address.
     """
 
     port: str

@@ -96,7 +96,7 @@ def check_possible(specs: t.Sequence[GuestSpec], pins: t.Sequence[Pins], topolog
         specs: of all guests of a start.
         pins: their cores.
         topology: of the node.
-        raises: may pools be raised?
+        raises: whether pools may be raised.
 
     Raises:
         UserFault: they could not.

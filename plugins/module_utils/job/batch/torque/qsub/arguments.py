@@ -62,7 +62,7 @@ class Arguments:
         argv: all of them, untouched and in order.
         options: what qsub (or vsub) reads as options, in order.
         operands: indices of the words that are neither options nor values.
-        permute: were options read after the operand too?
+        permute: whether options were read after the operand too.
     """
 
     argv: tuple[str, ...]
@@ -76,7 +76,7 @@ class Arguments:
 
         Args:
             argv: arguments, without the program's name.
-            permute: are options read after the operand too?  False where POSIXLY_CORRECT is set.
+            permute: whether options are read after the operand too; False where POSIXLY_CORRECT is set.
         """
         options: list[Option] = []
         operands: list[int] = []

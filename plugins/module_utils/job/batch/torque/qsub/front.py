@@ -131,7 +131,7 @@ class QsubJob:
     Attributes:
         options: of both.
         prefix: what the environment says for the beginning of directives; None: nothing.
-        piped: did the script come on standard input?
+        piped: whether the script came on standard input.
     """
 
     options: Options
