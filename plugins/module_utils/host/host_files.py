@@ -178,7 +178,7 @@ class Placing:
         if path.is_dir() and not path.is_symlink():
             raise PlacingError(f"{entry.path} is a directory, and a file is wanted there")
         former = self._read(path) if not path.is_symlink() else None
-        return self._written(entry, path, former, entry.content.encode(), _mode(entry))
+        return self._write_if_changed(entry, path, former, entry.content.encode(), _mode(entry))
 
     def _block(self, entry: Entry) -> Change | None:
         """As ansible.builtin.blockinfile does it, at the end of the file or where the block is."""
@@ -188,10 +188,12 @@ class Placing:
             return None
         content = with_block(former or b"", entry.content.encode(), entry.marker)
         if former is not None and path.exists():
-            return self._written(entry, path, former, content, stat.S_IMODE(path.stat().st_mode), owner=path.stat())
-        return self._written(entry, path, former, content, _mode(entry))
+            return self._write_if_changed(
+                entry, path, former, content, stat.S_IMODE(path.stat().st_mode), owner=path.stat()
+            )
+        return self._write_if_changed(entry, path, former, content, _mode(entry))
 
-    def _written(
+    def _write_if_changed(
         self,
         entry: Entry,
         path: pathlib.Path,

@@ -170,7 +170,7 @@ def _text(address: int) -> str:
     return ".".join(map(str, address.to_bytes(4, "big")))
 
 
-def written(network: Network) -> str:
+def format_line(network: Network) -> str:
     """Return the line that `read_line` reads."""
     options = {
         "bridge": network.device,

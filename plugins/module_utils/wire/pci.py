@@ -151,7 +151,7 @@ def read_line(line: str) -> PciClass:
     return PciClass(name, tuple(addresses), values["hosts"], values["resource"], *wanted, kind)
 
 
-def written(pci_class: PciClass) -> str:
+def format_line(pci_class: PciClass) -> str:
     """Return the line that `read_line` reads."""
     options = {
         "hosts": pci_class.hosts,

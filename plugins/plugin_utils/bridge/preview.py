@@ -107,7 +107,7 @@ def preview(submission: Submission, policy: Policy) -> Preview | None:
     for index in range(count):
         own = pins[index] if pins else Pins((), shared)
         cells = _cells(topology, {core for cores in own.vcpus for core in cores} or shared)
-        vcpus, others = tuple(map(cpus.written, own.vcpus)), cpus.written(own.others)
+        vcpus, others = tuple(map(cpus.format_cores, own.vcpus)), cpus.format_cores(own.others)
         memory = _memory(submission, node, cells)
         guests.append(GuestPreview(vcpus, others, cells, memory, devices[index], own.io_least))
     return Preview(node.node, node.made, tuple(guests), "; ".join(filter(None, (problem, lack))))

@@ -15,7 +15,7 @@ from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, has_private
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import DISK, FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
-from ..request.value_types import KeyFault, Value, format_value, nearest, written
+from ..request.value_types import KeyFault, Value, encode_value, format_value, nearest
 from . import host_devices, numa
 
 SITE_DEFAULT = "site default"
@@ -70,7 +70,7 @@ class Resolved:
     def word(self, key: str) -> str:
         """The value of a key that holds a word, a name or a path; "" when there is none."""
         value = self.values[key]
-        return "" if value is None else written(value)
+        return "" if value is None else encode_value(value)
 
     def figure(self, key: str) -> int:
         """The value of a key that holds a number (a size: MiB); 0 when there is none."""

@@ -15,7 +15,7 @@ from ...state import event_log
 from ...text import format_mib
 from ..request.keys import FORMER_HYPERVISOR
 from ..request.request import is_path
-from ..request.value_types import Value, format_value, written
+from ..request.value_types import Value, encode_value, format_value
 from .batch_systems import facts_of
 from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
 
@@ -271,5 +271,7 @@ def out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:
 def as_asked(key: str, value: Value) -> str:
     """A value as a user writes it in a request: MiB as a size."""
     return (
-        format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else format_value(written(value))
+        format_mib(value)
+        if key in ("ram", "unclot_shmem") and isinstance(value, int)
+        else format_value(encode_value(value))
     )

@@ -11,7 +11,7 @@ import posixpath
 import re
 import typing as t
 
-from ..request.value_types import format_value, written
+from ..request.value_types import encode_value, format_value
 from . import legacy_bash
 from .legacy_bash import Assignment, Skipped
 from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, RETIRED, Parameter
@@ -283,7 +283,7 @@ def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, 
 def _default(parameter: Parameter) -> str:
     if parameter.default is None:
         return f"{parameter.name} is not set"
-    default = "" if isinstance(parameter.default, tuple) else f" ({format_value(written(parameter.default))})"
+    default = "" if isinstance(parameter.default, tuple) else f" ({format_value(encode_value(parameter.default))})"
     return f"{parameter.name} stays at its default{default}"
 
 

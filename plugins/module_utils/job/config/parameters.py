@@ -186,7 +186,7 @@ class Policy:
     checkpoint_min: int = _parameter(number(0, 10_080), 10, "least minutes between two checkpoints of a job")
     checkpoint_pause: int = _parameter(number(5, 3600), 60, "seconds that guests stand still for a checkpoint at most")
     pci_classes: tuple[str, ...] = _parameter(
-        several(_line(pci.FORM, lambda line: pci.written(pci.read_line(line)))),
+        several(_line(pci.FORM, lambda line: pci.format_line(pci.read_line(line)))),
         (),
         "PCI devices that guests may have: lines `class address ... option=value ...`",
     )
@@ -224,7 +224,7 @@ class Policy:
         several(_REACHED), (), "hosts that guests may reach besides their job, its mounts, name and time servers"
     )
     networks: tuple[str, ...] = _parameter(
-        several(_line(guest_networks.FORM, lambda line: guest_networks.written(guest_networks.read_line(line)))),
+        several(_line(guest_networks.FORM, lambda line: guest_networks.format_line(guest_networks.read_line(line)))),
         (),
         "further networks that jobs may ask for: lines `name kind option=value ...`",
     )

@@ -33,7 +33,7 @@ from ..records import writer
 from ..records.handover import delivery, transfer_format
 from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
-from ..request.value_types import written
+from ..request.value_types import encode_value
 from . import playbook, user_script
 from .live_log import log_wishes
 from .start import Places, Start
@@ -244,7 +244,7 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
             known["name"] = job.name
             known.update({"alias": job.alias} if job.alias else {})
             if vm_job := vm_job_of(job):
-                known["request"] = {key: written(value) for key, value in sorted(vm_job.request.values.items())}
+                known["request"] = {key: encode_value(value) for key, value in sorted(vm_job.request.values.items())}
 
 
 def _add_use(known: dict[str, t.Any], start: Start) -> None:

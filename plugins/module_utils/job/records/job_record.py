@@ -167,7 +167,7 @@ def read_all(directory: pathlib.Path = RECORDS, *, last: int = 0) -> tuple[tuple
     Raises:
         VTorqueError: the directory cannot be listed.
     """
-    entries = sorted(_entries(directory), key=_written, reverse=True)
+    entries = sorted(_entries(directory), key=_read_write_time, reverse=True)
     found: list[JobRecord] = []
     for number, (job_id, start, path) in enumerate(entries):
         if last and len(found) == last:
@@ -281,7 +281,7 @@ def _entries(directory: pathlib.Path) -> list[tuple[str, int, pathlib.Path]]:
     return [(*start, directory / name) for name in names if (start := layout.start_of(name)) is not None]
 
 
-def _written(entry: tuple[str, int, pathlib.Path]) -> float:
+def _read_write_time(entry: tuple[str, int, pathlib.Path]) -> float:
     try:
         return entry[2].stat().st_mtime
     except OSError:

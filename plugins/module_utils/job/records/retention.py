@@ -68,7 +68,7 @@ def retire(
     place = state_dir / "records"
     stamp = place / LOOKED
     try:
-        if not place.is_dir() or 0 <= moment - _written(stamp) < LOOK_S:
+        if not place.is_dir() or 0 <= moment - _read_write_time(stamp) < LOOK_S:
             return Retired()
         stamp.touch(mode=0o600)
         return _remove_old(place, moment, days * DAY_S, state_dir, run_dir)
@@ -83,7 +83,7 @@ def _remove_old(
     for path in sorted(place.iterdir()):
         if path.is_symlink() or not path.is_dir():
             continue
-        if path.name.startswith(COMING) and _written(path) < now - HALF_S:
+        if path.name.startswith(COMING) and _read_write_time(path) < now - HALF_S:
             shutil.rmtree(path, ignore_errors=True)  # with the next look, then
         if layout.start_of(path.name) is None:
             continue
@@ -91,7 +91,7 @@ def _remove_old(
             continue
         try:
             waits = delivery_queue.is_marked(path.name, state_dir)
-            if max(map(_written, (path, *path.iterdir()))) < now - keep_s * (UNDELIVERED if waits else 1):
+            if max(map(_read_write_time, (path, *path.iterdir()))) < now - keep_s * (UNDELIVERED if waits else 1):
                 shutil.rmtree(path)
                 removed.append(path.name)
                 lost += [path.name] if waits else []
@@ -115,7 +115,7 @@ def bound_logs(state_dir: pathlib.Path = layout.STATE_DIR, file: pathlib.Path | 
                 path.rename(path.with_name(f"{path.name}.1"))
 
 
-def _written(path: pathlib.Path) -> float:
+def _read_write_time(path: pathlib.Path) -> float:
     try:
         return path.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:

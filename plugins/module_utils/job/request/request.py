@@ -26,10 +26,10 @@ from .value_types import (
     KeyFault,
     Value,
     boolean,
+    encode_value,
     format_value,
     nearest,
     path,
-    written,
 )
 
 VERSION = 1
@@ -147,7 +147,7 @@ class Request:
 
     def to_json(self) -> bytes:
         """The request as compact JSON, whatever carries it."""
-        keys = {key: written(value) for key, value in sorted(self.values.items())}
+        keys = {key: encode_value(value) for key, value in sorted(self.values.items())}
         wire: dict[str, t.Any] = {
             "v": VERSION,
             "k": keys,
@@ -249,7 +249,7 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     except BadValue as error:
         return KeyFault(word, format_value(raw), f"allowed: {error}", origin)
     if word in values and values[word] != value:
-        before = f"given twice, and {format_value(written(values[word]))} before ({origins[word]})"
+        before = f"given twice, and {format_value(encode_value(values[word]))} before ({origins[word]})"
         return KeyFault(word, format_value(raw), before, origin)
     values[word] = value
     origins.setdefault(word, origin)

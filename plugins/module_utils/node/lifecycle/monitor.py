@@ -338,7 +338,8 @@ class Watching:
                         self.domains.pin(guest.name, cores)
                 lifelines.confine(self._key, self._settings, cores)
                 self._log(
-                    f"guests stay on the job's cores {cpus.written(cores)}, and not on {cpus.written(self._cores)}"
+                    f"guests stay on the job's cores {cpus.format_cores(cores)}, "
+                    f"and not on {cpus.format_cores(self._cores)}"
                 )
         except (OSError, VTorqueError) as error:
             self._log(f"guests are not on the job's cores, it is tried again: {error}", event_log.WARNING)
@@ -347,7 +348,7 @@ class Watching:
         if cores:
             self._cpusets = ()
         elif time.monotonic() > self._cpusets_until:
-            self._log(f"the job has no cpuset: its guests stay on cores {cpus.written(self._cores)}")
+            self._log(f"the job has no cpuset: its guests stay on cores {cpus.format_cores(self._cores)}")
             self._cpusets = ()
 
     # -- what is said

@@ -131,7 +131,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     mine = {core for one in pins if one is not None for core in one.cores}
     if busy := sorted(mine & set(taken)):
         whose = ", ".join(sorted({taken[core] for core in busy}))
-        return f"cores {cpus.written(tuple(busy))} of {here} have been given to {whose}"
+        return f"cores {cpus.format_cores(tuple(busy))} of {here} have been given to {whose}"
     wanted = sum(one.expected_bytes for one in saved) >> 20
     free = memory.node_mib() - settings.host_ram_mib - hugepages.pools_mib(settings)
     promised = claims.read_promises(settings, key, {facts.name for facts in others})

@@ -160,7 +160,7 @@ def create_private(part: NodePart, settings: NodeSettings, deadline: Deadline, s
         private.create(job_key(part.job_id, part.start), wanted, settings, deadline)
 
 
-def written(cards: t.Iterable[Card]) -> str:
+def format_addresses(cards: t.Iterable[Card]) -> str:
     """Return the addresses of cards as `GuestFacts.networks` has them."""
     return " ".join(f"{card.network.name}={card.address}" for card in cards)
 
@@ -169,7 +169,7 @@ def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str,
     """Return the devices of further cards of a guest that have rules; that of `RDMA` has flows in their place.
 
     Args:
-        networks: of the guest, as `written` has them.
+        networks: of the guest, as `format_addresses` has them.
         slot: of the guest.
         settings: this node's own word.
     """
@@ -182,7 +182,7 @@ def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tup
     """Yield each card of a guest that the rules of guests hold, with the name of its network.
 
     Args:
-        networks: of the guest, as `written` has them.
+        networks: of the guest, as `format_addresses` has them.
         slot: of the guest.
         settings: this node's own word.
     """

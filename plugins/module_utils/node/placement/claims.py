@@ -37,7 +37,10 @@ def claim(directory: pathlib.Path, pins: Pins, promise: Promise | None = None) -
     Raises:
         VTorqueError: it was not written.
     """
-    content: dict[str, t.Any] = {"vcpus": list(map(cpus.written, pins.vcpus)), "others": cpus.written(pins.others)}
+    content: dict[str, t.Any] = {
+        "vcpus": list(map(cpus.format_cores, pins.vcpus)),
+        "others": cpus.format_cores(pins.others),
+    }
     if pins.io_least:
         content["io_least"] = pins.io_least
     if promise is not None and (promise.cells or promise.pages):

@@ -216,11 +216,11 @@ def run_qemu_img(
                 process.kill()
                 raise
         if process.returncode not in good:
-            reason = " ".join(_written(errors, 4096).split())[:500] or f"status {process.returncode}"
+            reason = " ".join(_read_output(errors, 4096).split())[:500] or f"status {process.returncode}"
             if process.returncode < 0:
                 reason = f"was ended by signal {-process.returncode}: it took more than an image needs; {reason}"
             raise fault(what, reason)
-        return _written(out, WORDS_BYTES)
+        return _read_output(out, WORDS_BYTES)
 
 
 def _unseen(name: str) -> t.BinaryIO:
@@ -228,6 +228,6 @@ def _unseen(name: str) -> t.BinaryIO:
     return os.fdopen(os.memfd_create(name), "w+b", buffering=0)
 
 
-def _written(stream: t.BinaryIO, count: int) -> str:
+def _read_output(stream: t.BinaryIO, count: int) -> str:
     stream.seek(0)
     return stream.read(count).decode("utf-8", "replace")

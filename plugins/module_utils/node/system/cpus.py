@@ -145,8 +145,8 @@ def read(text: str) -> Cores:
 
 
 @leaves_nothing
-def written(cores: t.Sequence[int]) -> str:
-    """The other way.
+def format_cores(cores: t.Sequence[int]) -> str:
+    """Return a list of cores as `read` reads it: `0-3,8`.
 
     Args:
         cores: numbers, in order.

@@ -138,10 +138,10 @@ def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.Bi
     """What the other end complained of, when it has ended."""
     stdin = t.cast("t.IO[bytes]", process.stdin)
     with contextlib.suppress(BrokenPipeError):  # its complaint says why
-        os.write(stdin.fileno(), transfer_format.announced(job_id, start))
+        os.write(stdin.fileno(), transfer_format.format_announcement(job_id, start))
     whole.read()
     parcel = transfer_format.pack(job_id, start, state_dir / "records" / layout.job_key(job_id, start))
-    _nothing, complaint = process.communicate(transfer_format.written(parcel), timeout=SEND_S)
+    _nothing, complaint = process.communicate(transfer_format.format_parcel(parcel), timeout=SEND_S)
     return printable(complaint.decode(errors="replace").strip().replace("\n", " "))[:500]
 
 

@@ -25,7 +25,7 @@ from ...seed import seed
 from ...state.guest_file import GuestFile
 from ...state.settings import NodeSettings
 from ...storage import shares as sharing
-from ...system.cpus import Cores, written
+from ...system.cpus import Cores, format_cores
 from ...system.side_channels import OFF
 
 if t.TYPE_CHECKING:
@@ -153,9 +153,9 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         nvram=directory / "nvram.fd",
         network_filter=settings.network_filter,
         virtiofs=guest.virtiofs,
-        cores=written(guest.pins.cores if guest.pins else cores),
-        vcpu_cores=tuple(map(written, guest.pins.vcpus)) if guest.pins else (),
-        other_cores=written(others),
+        cores=format_cores(guest.pins.cores if guest.pins else cores),
+        vcpu_cores=tuple(map(format_cores, guest.pins.vcpus)) if guest.pins else (),
+        other_cores=format_cores(others),
         plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
         data=guest.data,
         served=guest.served and guest.served[0],
@@ -180,15 +180,15 @@ def facts_of(guest: Guest, address: str, level: str = OFF) -> GuestFacts:
         mac=guest.guest_file.mac,
         address=address,
         timings_s={phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()},
-        vcpu_cores=";".join(map(written, pins.vcpus)) if pins else "",
-        other_cores=written(pins.others) if pins else "",
+        vcpu_cores=";".join(map(format_cores, pins.vcpus)) if pins else "",
+        other_cores=format_cores(pins.others) if pins else "",
         io_least=pins.io_least if pins else 0,
         devices=" ".join(device.label or device.name for device in guest.devices),
         cells=";".join(
-            f"{cell.host_cell}:{written(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
+            f"{cell.host_cell}:{format_cores(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
         ),
         pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
         warm=guest.warm,
-        networks=" ".join(filter(None, (cards.written(guest.cards), *of_devices))),
+        networks=" ".join(filter(None, (cards.format_addresses(guest.cards), *of_devices))),
         side_channels="" if level == OFF else level,
     )

@@ -23,7 +23,7 @@ from ...placement.topology import read_topology
 from ...state import slots
 from ...state.settings import NodeSettings
 from ...state.start_lock import held
-from ...system.cpus import Cores, of_node, written
+from ...system.cpus import Cores, format_cores, of_node
 from .. import guest_processes
 from . import guest_memory
 from .guest_forms import Guest
@@ -209,7 +209,7 @@ def _assign(
         )
         with contextlib.suppress(UserFault):
             return assign(specs, CoreShare(topology, job_cores, {*claimed, *outside}, settings.host_cores, near))
-        _log(f"NUMA cells {written(sorted(advised))}, which numad advises, have too few of this job's cores left")
+        _log(f"NUMA cells {format_cores(sorted(advised))}, which numad advises, have too few of this job's cores left")
     try:
         return _fit(specs, CoreShare(topology, job_cores, claimed, settings.host_cores, near))
     except UserFault as fault:
@@ -217,7 +217,8 @@ def _assign(
         if not claimed or optional or not _must_have_cores(specs[0]):
             raise
         owners = ", ".join(sorted(set(claimed.values())))
-        why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
+        taken = format_cores(sorted(claimed))
+        why = f"guests of {owners} have {taken} of its cores {format_cores(job_cores)}: {fault.why}"
         raise SiteFault(
             f"the cores of job {start.key}", why, "what belongs to no job is removed by vtorque-sweep"
         ) from fault
@@ -275,10 +276,10 @@ def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
                 raise
             _log(str(fault), event_log.WARNING)
             continue
-        on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(pins.vcpus))
+        on = "; ".join(f"vCPU {vcpu} on {format_cores(cores)}" for vcpu, cores in enumerate(pins.vcpus))
         also = f"; moved there: {', '.join(moved)}" if moved else ""
-        io = f" (virtual I/O, under load on {written(guest.pins.io)})" if guest.pins.io else ""
-        _log(f"cores of {name}, read from its threads: {on}; other threads on {written(pins.others)}{io}{also}")
+        io = f" (virtual I/O, under load on {format_cores(guest.pins.io)})" if guest.pins.io else ""
+        _log(f"cores of {name}, read from its threads: {on}; other threads on {format_cores(pins.others)}{io}{also}")
 
 
 def _log(text: str, level: str = event_log.INFO) -> None:

@@ -31,7 +31,7 @@ from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import shares as sharing
 from ...system import memory, side_channels
-from ...system.cpus import Cores, written
+from ...system.cpus import Cores, format_cores
 from .. import room
 
 Step = t.Callable[[str], None]
@@ -211,6 +211,6 @@ def _place(xml: ET.Element, cores: Cores) -> None:
     if vcpu is not None:
         vcpu.attrib.pop("cpuset", None)
         if cores:
-            vcpu.set("cpuset", written(cores))
+            vcpu.set("cpuset", format_cores(cores))
             emulator = ET.SubElement(xml, "cputune")
-            ET.SubElement(emulator, "emulatorpin", cpuset=written(cores))
+            ET.SubElement(emulator, "emulatorpin", cpuset=format_cores(cores))

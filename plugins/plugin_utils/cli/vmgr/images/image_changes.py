@@ -34,7 +34,7 @@ def add(call: argparse.Namespace, configuration: Configuration) -> int:
     # a name that is wrong is told as that
     revision.check_name(call.name, pool)
     if call.osv_base:
-        with image_compose.written_base(call, configuration) as found:
+        with image_compose.write_base(call, configuration) as found:
             call.no_boot = True  # nothing could run in it
             return _publish(call, configuration, revision.Wanted(**{**_wanted(call), **found}))
     if not call.file:

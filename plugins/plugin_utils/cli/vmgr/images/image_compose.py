@@ -92,7 +92,7 @@ def run(call: argparse.Namespace, configuration: Configuration) -> int:
     variables = _read_variables(call.variables)
     packages = tuple(read_package(pathlib.Path(path), max_bytes) for path in call.package)
     stand = base.load_base(images.find(call.base, pool))
-    written = composition.written_directories(configuration.settings.torque_home)
+    written = composition.list_written_directories(configuration.settings.torque_home)
     choice = composition.Choice(packages, call.config_set, variables, written, max_bytes)
     found = composition.compose(choice, stand)
     if call.output is not None:
@@ -215,7 +215,7 @@ def _facts(found: composition.Composition, stand: base.Base) -> dict[str, t.Any]
 
 
 @contextlib.contextmanager
-def written_base(call: argparse.Namespace, configuration: Configuration) -> t.Iterator[dict[str, t.Any]]:
+def write_base(call: argparse.Namespace, configuration: Configuration) -> t.Iterator[dict[str, t.Any]]:
     """Write the disk of a base, for `vmgr image add --osv-base`.
 
     Args:

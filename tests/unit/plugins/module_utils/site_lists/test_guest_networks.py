@@ -40,7 +40,7 @@ def faults_of(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("line", [FAST, STORE, MINE])
 def test_line_is_written_as_it_is_read(line: str) -> None:
-    assert guest_networks.written(guest_networks.read_line(f"  {line.replace(' ', '   ')} ")) == line
+    assert guest_networks.format_line(guest_networks.read_line(f"  {line.replace(' ', '   ')} ")) == line
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pc
     "nic 0000:3b:00.0 kind=any",
 ])  # fmt: skip
 def test_line_that_is_read_is_written_as_it_was(line: str) -> None:
-    assert pci.written(pci.read_line(line)) == line
+    assert pci.format_line(pci.read_line(line)) == line
 
 
 def test_line_has_defaults_that_protect_the_next_job() -> None:

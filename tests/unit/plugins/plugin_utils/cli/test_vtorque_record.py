@@ -76,7 +76,9 @@ class Host:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
         parcel = transfer_format.Parcel(record["job_id"], record["start"], files)
-        output = transfer_format.announced(parcel.job_id, parcel.start) + transfer_format.written(parcel)
+        output = transfer_format.format_announcement(parcel.job_id, parcel.start) + transfer_format.format_parcel(
+            parcel
+        )
         return vtorque_record.receive(
             io.BytesIO(output), environment, load=self.load, state_dir=self.place / "state",
             run_dir=self.place / "run",

@@ -39,7 +39,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock i
 do, key, place, run_dir = sys.argv[1:]
 settings = NodeSettings(f"n{{place}}", 1 + int(place), run_dir=pathlib.Path(run_dir), bridge="br0", confine_guests=True)
 reachable.find_addresses = lambda names, _deadline: {{name: ({WHERE!r}[name],) for name in names}}
-mine = guest_networks.read_line({guest_networks.written(MINE)!r})
+mine = guest_networks.read_line({guest_networks.format_line(MINE)!r})
 other = private.Peer(f"n{{1 - int(place)}}", (private.mac_of(1 - int(place), 1),))
 try:
     if do == "create":

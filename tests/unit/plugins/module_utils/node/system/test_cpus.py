@@ -19,7 +19,7 @@ JOB = "72[1].head"
 
 @given(st.sets(st.integers(0, 300)))
 def test_cpu_list_is_read_as_it_was_written(some: set[int]) -> None:
-    assert cpus.read(cpus.written(tuple(sorted(some)))) == tuple(sorted(some))
+    assert cpus.read(cpus.format_cores(tuple(sorted(some)))) == tuple(sorted(some))
 
 
 @pytest.mark.parametrize(
