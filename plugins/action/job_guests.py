@@ -28,11 +28,11 @@ from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_
 from ..module_utils.wire import form, messages, node_answers
 from ..module_utils.wire.node_command import ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
+from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase, write_record
 from ..plugin_utils.play.job_map import hosts_of, map_of
 from ..plugin_utils.play.node_answer import Answer, names_brought, read_answer, require_distinct
-from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local_command
-from ..plugin_utils.play.replacement import Replacement, ask
+from ..plugin_utils.play.node_connection import NodeCall, Reply, local_command, read_replies
+from ..plugin_utils.play.replacement import Replacement, send_part
 from ..plugin_utils.play.start_files import (
     bare_file,
     guests_file,
@@ -68,7 +68,7 @@ class ActionModule(JobAction):
         self._superior = host
         self._config = pathlib.Path(args["config"])
         wanted = args["state"]
-        timeout_s = time_left_s(args["timeout"], os.environ)
+        timeout_s = remaining_s(args["timeout"], os.environ)
         before = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in hosts}
         plan = plan_of(place, wanted)
         self._brought = names_brought(plan)
@@ -110,9 +110,9 @@ class ActionModule(JobAction):
                 answers = self._ask(place, "present", new, parts, made, replacement)
                 for name, answer in answers.items():
                     guests = [form.to_dict(guest) for guest in answer.guests]
-                    keep(guests_file(place, name), {"guests": guests})
+                    write_record(guests_file(place, name), {"guests": guests})
                     if answer.bare is not None:
-                        keep(bare_file(place, name), form.to_dict(answer.bare))
+                        write_record(bare_file(place, name), form.to_dict(answer.bare))
                 for name in calls.keys() & {one.node for one in replacement.plan.idle}:
                     calls.pop(name).hang_up()
             self._join(place, replacement.plan, list(calls.values()))
@@ -133,12 +133,12 @@ class ActionModule(JobAction):
     def _call(self, place: JobPlace, part: messages.NodePart, prefix: str | None) -> NodeCall:
         """The conversation with a node; where the hook has begun one with this machine's, it goes on."""
         variables = self._known.get("hostvars", {}).get(part.node, {})
-        program = program_of(prefix)
+        program = node_program(prefix)
         if variables.get("ansible_connection", "ssh") != "local":
             host = str(variables.get("ansible_host", part.node))
             command = ssh_command(program, host, ansible_setting("DEFAULT_TIMEOUT", CONNECTION_S))
             return NodeCall(part.node, command, far=True)
-        begun = asked_already(place, part) if part.do == "present" and prefix is None else None
+        begun = find_early_request(place, part) if part.do == "present" and prefix is None else None
         return NodeCall(part.node, local_command(program), begun)
 
     def _ask(
@@ -182,10 +182,10 @@ class ActionModule(JobAction):
             return replacement.call_instead(node, error, made=booted(), timeout_s=left_s) if replacement else None
 
         for call in calls:
-            ask(call, parts[call.node])
+            send_part(call, parts[call.node])
         deadline = Deadline.after(max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S)
         patience_s = OTHER_NODES_S if what == "present" else float("inf")
-        errors = hear_all(calls, read, deadline, patience_s=patience_s, replace=replace)
+        errors = read_replies(calls, read, deadline, patience_s=patience_s, replace=replace)
         if errors and replacement is not None:
             errors = {**replacement.errors, **errors}
         raise_for(place, errors, superior=self._superior, made=booted())
@@ -198,7 +198,7 @@ class ActionModule(JobAction):
             bare = read_bare(place, plan)
             everyone = (one for some in guests.values() for one in some)
             require_distinct(everyone, f"the nodes of job {place.job_id}", bare)
-            timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else JOIN_S
+            timeout_s = remaining_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else JOIN_S
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
                 job_map = map_of(plan, hosts, call.node, timeout_s)
@@ -215,7 +215,7 @@ class ActionModule(JobAction):
                 answer = read_answer(part, reply.status, reply.output, reply.complaint, self._brought)
                 save_answer(place, layout.StepFile.UPDATES, node, answer.updates)
 
-            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
+            raise_for(place, read_replies(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
             if broken is None and late:
                 early_login.begin(place, plan, bare, policy)
             for call in calls:  # all of them end now, and not one after the other
@@ -248,17 +248,17 @@ def raise_for(
         return
     for node, error in errors.items():
         with contextlib.suppress(VTorqueError):
-            keep(place.file(layout.StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
+            write_record(place.file(layout.StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
     raise gather(errors, superior=superior, made=made)
 
 
 def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
     """Note a phase that just ended (`phase.<name>.json`)."""
     figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-    keep(place.file(layout.StepFile.PHASE.of(name)), figure)
+    write_record(place.file(layout.StepFile.PHASE.of(name)), figure)
 
 
-def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
+def find_early_request(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
     """The way to this node's program, when the hook has asked it for exactly this part.
 
     Args:
@@ -281,7 +281,7 @@ def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.Early
     return node if asked.get("digest") == node_socket.digest(part) else None
 
 
-def program_of(prefix: str | None) -> pathlib.Path:
+def node_program(prefix: str | None) -> pathlib.Path:
     """`vtorque-node` on the nodes: they have one prefix, which is where this Ansible is installed on one of them."""
     here = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
     if prefix is None and here.exists():
@@ -289,7 +289,7 @@ def program_of(prefix: str | None) -> pathlib.Path:
     return pathlib.Path(prefix or "/opt/vtorque") / "bin" / "vtorque-node"
 
 
-def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
+def remaining_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     """Seconds that the node may take: as given, or what is left until `VTORQUE_DEADLINE`, less a margin.
 
     The wire carries seconds, not a moment: the clocks of two nodes may differ.

@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
         try:
             text, policy = checked_text(args["settings"], args["path"])
         except VTorqueError as error:
-            faults = [_told(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
+            faults = [_describe_fault(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
             if faults:
                 return {**result, **self.refused(f"{error.what} was not written", faults + unread)}
             return {**result, "failed": True, "msg": str(error), "faults": faults}
@@ -128,7 +128,7 @@ def alarm_of(policy: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {"seconds": seconds, "parameter": decides}
 
 
-def _told(fault: KeyFault, prefix: str) -> str:
+def _describe_fault(fault: KeyFault, prefix: str) -> str:
     """A fault as whoever wrote the variables knows them; the line is of a file that is not there."""
     name = prefix + fault.key
     where = "" if fault.origin.startswith("line ") else f" ({fault.origin})"

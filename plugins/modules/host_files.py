@@ -144,7 +144,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.host_files import OF_CONTROLLER, SPEC, Change, Entry, Placing, PlacingError
+from ..module_utils.host.host_files import OF_CONTROLLER, SPEC, Change, Entry, EntryWriter, PlacingError
 
 
 class QuietModule(AnsibleModule):
@@ -172,7 +172,7 @@ def main() -> None:
         module.set_default_selinux_context(place, False)
 
     os.umask(0o022)  # of the directories above what is wanted
-    placing = Placing(check=module.check_mode, gone=module.params["gone"], label=label, run=run)
+    placing = EntryWriter(check=module.check_mode, gone=module.params["gone"], label=label, run=run)
     failure = ""
     try:
         changes: t.Sequence[Change] = placing.all(Entry(**entry) for entry in plain)

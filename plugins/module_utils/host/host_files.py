@@ -105,7 +105,7 @@ class Change:
     after: str
 
 
-class Placing:
+class EntryWriter:
     """One pass; in check mode later entries see what earlier ones would have done.
 
     Args:

@@ -48,7 +48,7 @@ class GuestUpdates:
         return {**facts, "reason": self.reason} if self.reason else facts
 
 
-def in_words(outcome: str, packages: float | None, seconds: float | None) -> str:
+def format_outcome(outcome: str, packages: float | None, seconds: float | None) -> str:
     """An outcome for people: `done, 3 packages in 12 s`; as far as it is known."""
     if not outcome or packages is None:
         return outcome

@@ -250,11 +250,11 @@ def _devices(submission: Submission, policy: Policy, node: NodeTopology) -> tupl
                 lacking.append(f"{node.node} has no {wish} left for each guest")
                 continue
             taken.update(free)
-            guest += [_device_in_words(pci_class, address, near.get(address, NO_CELL)) for address in free]
+            guest += [_describe_device(pci_class, address, near.get(address, NO_CELL)) for address in free]
     return [tuple(guest) for guest in found], "; ".join(dict.fromkeys(lacking))
 
 
-def _device_in_words(pci_class: PciClass, address: str, cell: int) -> str:
+def _describe_device(pci_class: PciClass, address: str, cell: int) -> str:
     where = "" if cell == NO_CELL else f" in cell {cell}"
     # which one, its allocation says when the job starts
     given = f", or another that the batch system gives ({pci_class.resource})" if pci_class.resource else ""

@@ -134,7 +134,7 @@ class _Suspension:
         try:
             job = batch.job(self._job_id)
             if job.start_count != self._start or job.state != "R" or self.ordered:
-                raise coordinate.Refused(f"a checkpoint of job {self._job_id}", f"it is in state {job.state}")
+                raise coordinate.CheckpointRefused(f"a checkpoint of job {self._job_id}", f"it is in state {job.state}")
             coordinate.take_checkpoint(job, policy, self._settings, self._step_elsewhere, _log, end if park else None)
         except VTorqueError as error:
             _log(f"{'not suspended' if park else 'no checkpoint'}: {error}")

@@ -41,12 +41,12 @@ def main() -> int:
     try:
         play, slower = _load(whole=not sys.argv[1:])
     except AnsibleChanged as error:
-        arguments = sys.argv[1:] or _hear()
+        arguments = sys.argv[1:] or _read_request()
         os.write(2, f"vtorque: plain ansible-playbook plays, since this ansible-core is another: {error}\n".encode())
         _remove_temporary_files()
         become_playbook(arguments)
     node_socket.keep_from_programs(os.environ)
-    arguments = sys.argv[1:] or _hear()
+    arguments = sys.argv[1:] or _read_request()
     for reason in slower:
         os.write(2, f"vtorque: Ansible begins later, since this ansible-core is another: {reason}\n".encode())
     return play(arguments)
@@ -83,7 +83,7 @@ def _load(*, whole: bool) -> tuple[t.Callable[[t.Sequence[str]], int], list[Ansi
     return play, slower
 
 
-def _hear() -> list[str]:
+def _read_request() -> list[str]:
     """Wait to be told what to play; the end of standard input means nothing."""
     text = sys.stdin.buffer.read()
     if not text:

@@ -112,7 +112,7 @@ def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
     """
     listed: dict[str, str] = order["listed"]
     try:
-        listed = listed or user_variables.ask(_batch(order), order["job_id"])
+        listed = listed or user_variables.query_variables(_batch(order), order["job_id"])
     except SiteFault as error:
         if order["key"] == PROLOGUE:
             raise

@@ -47,7 +47,7 @@ ATTACH_S, ATTACH_PAUSE_S = 300.0, 2.0
 """For the guest of a job that has returned to give a session, and between two tries."""
 
 
-class Refused(VTorqueError):
+class JobRefused(VTorqueError):
     """Root decided that this start runs nothing.
 
     Attributes:
@@ -70,15 +70,15 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     try:
         end = _run(arguments)
     except GuestLost as error:
-        return _say(error, LOST, error.lines)
+        return _print_error(error, LOST, error.lines)
     except session.ConnectionLost as error:
-        return _say(error, LOST)
-    except Refused as error:
-        return _say(error, NOTHING_RUN, error.lines)
+        return _print_error(error, LOST)
+    except JobRefused as error:
+        return _print_error(error, NOTHING_RUN, error.lines)
     except VTorqueError as error:
-        return _say(error, NOTHING_RUN)
+        return _print_error(error, NOTHING_RUN)
     except OSError as error:
-        return _say(VTorqueError("nothing was run", str(error)), NOTHING_RUN)
+        return _print_error(VTorqueError("nothing was run", str(error)), NOTHING_RUN)
     if end.kind == "signal":
         _die_of(end.number)
     return end.number
@@ -96,7 +96,7 @@ def _run(arguments: list[str]) -> session.End:
         )
     directory, record = start_record.find(system.own_job(job), job_id)
     if isinstance(record, RefusalRecord):
-        raise Refused(record)
+        raise JobRefused(record)
     where = system.start_directory(job, record.directory)
     job |= system.rename_directories(job, where)
     variables = guest_variables(system, job, record.guests, record.bare)
@@ -213,7 +213,7 @@ def _umask() -> int:
     return mask
 
 
-def _say(error: VTorqueError, status: int, more: t.Sequence[str] = ()) -> int:
+def _print_error(error: VTorqueError, status: int, more: t.Sequence[str] = ()) -> int:
     text = f"vtorque: {error.what}" + (f": {error.why}" if error.why else "")
     for line in (text, *(f"  {line}" for line in (error.hint, *more) if line)):
         os.write(2, f"{printable(line)}\n".encode(errors="replace"))

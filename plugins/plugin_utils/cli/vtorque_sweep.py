@@ -22,7 +22,7 @@ from ..bridge.node_settings import host_name
 from ..bridge.upkeep import node_sweep
 from ..bridge.upkeep.node_sweep import Report
 from .output import messages
-from .output.json_output import add_json, tell
+from .output.json_output import add_json, print_json
 
 PROGRAM = "vtorque-sweep"
 DEADLINE_S = 300.0
@@ -86,9 +86,9 @@ def run(
         return LEFT
     _log(report)
     if call.json:
-        tell(call, dataclasses.asdict(report))
+        print_json(call, dataclasses.asdict(report))
     else:
-        _show(report, always=sys.stdout.isatty())
+        _print_report(report, always=sys.stdout.isatty())
     return 0 if report.ok else LEFT
 
 
@@ -145,7 +145,7 @@ def _line(kind: str, key: str, text: str) -> str:
     return printable(f"{kind:<8} {key}: {text}" if key else f"{kind:<8} {text}")
 
 
-def _show(report: Report, *, always: bool) -> None:
+def _print_report(report: Report, *, always: bool) -> None:
     lines = [*_deeds(report), *_wants(report)]
     if always:
         lines += [_line("living", item.key, item.why) for item in report.living]

@@ -44,7 +44,7 @@ class Node(t.Protocol):
         """Where what outlives a start is."""
 
 
-class Checked(t.NamedTuple):
+class Caller(t.NamedTuple):
     """What was found out.
 
     Attributes:
@@ -56,7 +56,7 @@ class Checked(t.NamedTuple):
     job: BatchJob | None
 
 
-def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Checked:
+def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Caller:
     """Check that it is this node that is asked, by whom it must be, for a job that is here.
 
     To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be who leads this
@@ -72,10 +72,10 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
         raise VTorqueError(f"node {part.node} is asked", f"this is {node.node_name}")
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
-        return Checked("", None)
+        return Caller("", None)
     if part.do == "absent" and (led_by := _noted_superior(part, node)):
         check_host(part.job_id, led_by, connection, SUPERIOR)
-        return Checked(led_by, None)
+        return Caller(led_by, None)
     directory = run_directory(part.job_id, part.start, node.run_dir)
     snapshot = None if connection else job_snapshot.read_snapshot(part.job_id, directory)
     job = snapshot or open_batch(policy).job(part.job_id)
@@ -85,7 +85,7 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
         check_job(part, job)
         if part.additions.packages:
             check_packages(part.additions, policy)
-    return Checked(job.nodes[0] if connection else "", job)
+    return Caller(job.nodes[0] if connection else "", job)
 
 
 def _noted_superior(part: NodePart, node: Node) -> str:
@@ -95,7 +95,7 @@ def _noted_superior(part: NodePart, node: Node) -> str:
     return ""
 
 
-def keep_superior(part: NodePart, host: str, node: Node) -> None:
+def save_superior(part: NodePart, host: str, node: Node) -> None:
     """Note which other host leads this start: the batch server may forget the job before its end.
 
     Args:
@@ -106,7 +106,7 @@ def keep_superior(part: NodePart, host: str, node: Node) -> None:
     Raises:
         VTorqueError: it was not written.
     """
-    superior.keep(host, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
+    superior.save_superior(host, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
 
 
 def check_arrival(

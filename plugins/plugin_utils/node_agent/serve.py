@@ -52,7 +52,7 @@ def main() -> int:
             load = policy_loader()
         preload.load_needed(warm=warm)
     stream = sys.stdin.buffer
-    with contextlib.suppress(BrokenPipeError), handover.Hold() as hold:
+    with contextlib.suppress(BrokenPipeError), handover.CallerEnd() as hold:
         answer = respond(stream, Call(os.environ, load, caller=1, hold=hold))
         write_answer(answer)
         # whoever asked first is believed in what follows

@@ -148,7 +148,7 @@ class JobAction(ActionBase, metaclass=abc.ABCMeta):
         return result
 
 
-def keep(path: pathlib.Path, data: dict[str, t.Any], *, reader_uid: int | None = None) -> None:
+def write_record(path: pathlib.Path, data: dict[str, t.Any], *, reader_uid: int | None = None) -> None:
     """Write a mapping as a record of root's (`system.files.write`)."""
     files.write(path, json.dumps(data, ensure_ascii=True), reader_uid=reader_uid)
 
@@ -162,7 +162,7 @@ def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
     with contextlib.suppress(OSError, VTorqueError):  # the task fails anyway; a full /run must not hide why
         for path in (place.file(layout.StepFile.ERROR.of(host)), place.file(layout.ERROR)):
             if not path.exists():
-                keep(path, content)
+                write_record(path, content)
 
 
 @contextlib.contextmanager
@@ -176,4 +176,4 @@ def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
     yield
     if when:
         figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-        keep(place.file(layout.StepFile.PHASE.of(name)), figure)
+        write_record(place.file(layout.StepFile.PHASE.of(name)), figure)

@@ -220,7 +220,7 @@ class NodeCall:
         return os.pread(self._complaint, COMPLAINT, max(0, size - COMPLAINT))
 
 
-def hear_all(
+def read_replies(
     calls: t.Sequence[NodeCall],
     read: t.Callable[[str, Reply], None],
     deadline: Deadline,

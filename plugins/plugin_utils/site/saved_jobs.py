@@ -12,7 +12,7 @@ import typing as t
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
 from ...module_utils.job.batch.host_match import same_host
-from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
+from ...module_utils.job.doctor.node_checks import SSH, last_line, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import SavedRequest
@@ -22,7 +22,7 @@ from ..bridge.upkeep.examine import AT_ONCE, INSTALL, PROGRAM, WAY_IN, call
 Answer = dict[str, t.Any]
 
 
-def ask_nodes(
+def query_nodes(
     request: SavedRequest, nodes: t.Sequence[str], *, ssh_timeout_s: float, prefix: str, ssh: str = SSH
 ) -> list[Answer | VTorqueError]:
     """Ask nodes, many at once.
@@ -64,7 +64,7 @@ def _read(node: str, done: subprocess.CompletedProcess[bytes]) -> Answer:
         fault = SiteFault(node, f"its answer is of another form: {printable(str(error))}", INSTALL)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         hint = WAY_IN if done.returncode == 255 else ""
-        fault = SiteFault(node, printable(last_words(done.stderr, done.returncode)), hint)
+        fault = SiteFault(node, printable(last_line(done.stderr, done.returncode)), hint)
     raise fault
 
 

@@ -173,7 +173,7 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advanc
     while open_trials:
         for trial in open_trials:
             try:
-                _look(trial, batch)
+                _check_trial(trial, batch)
                 silent = ""
             except SiteFault as error:  # it may come back, and time is bounded
                 silent = f"; the batch server does not answer: {error}"
@@ -190,7 +190,7 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advanc
     take_back(trials, batch)
 
 
-def _look(trial: Trial, batch: BatchSystem) -> None:
+def _check_trial(trial: Trial, batch: BatchSystem) -> None:
     try:
         trial.job = batch.job(trial.job_id)
     except UnknownJob:
@@ -237,7 +237,7 @@ def _gone(trial: Trial, batch: BatchSystem) -> bool:
 
 
 def report(
-    trial: Trial, expected: selftest.Expected, records: pathlib.Path
+    trial: Trial, expected: selftest.ExpectedOutcome, records: pathlib.Path
 ) -> tuple[Report, job_record.JobRecord | None]:
     """What is proven by a job that was waited for.
 
@@ -265,7 +265,7 @@ def report(
     record = _record(trial, records, RECORD_S if expected.keeps_records else 0.0)
     output, errors = map(_read, paths)
     trial.workload_s = selftest.workload_seconds(output or "", trial.token)
-    came = selftest.Came(
+    came = selftest.JobOutcome(
         trial.job.exit_status if trial.job else None,
         output,
         errors,

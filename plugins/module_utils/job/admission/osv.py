@@ -15,7 +15,7 @@ from ...guest_kinds import OSV, kind_of
 from ..request import osv_script
 from ..request.keys import ADDITIONS, DISK, SCRIPTS
 from ..request.value_types import KeyFault, format_value
-from .resolve import Resolved
+from .resolve import ResolvedRequest
 
 if t.TYPE_CHECKING:
     from ..batch.registry import Terms
@@ -28,12 +28,12 @@ _NOT_IN_OSV = {
 }
 
 
-def is_osv(resolved: Resolved) -> bool:
+def is_osv(resolved: ResolvedRequest) -> bool:
     """Return whether the job's guest is one of OSv."""
     return kind_of(resolved.word("distro")) is OSV
 
 
-def objections(resolved: Resolved, hosts: int, terms: Terms) -> tuple[KeyFault, ...]:
+def objections(resolved: ResolvedRequest, hosts: int, terms: Terms) -> tuple[KeyFault, ...]:
     """What of the request cannot be had in OSv; () for other guests.
 
     Args:
@@ -54,7 +54,7 @@ def objections(resolved: Resolved, hosts: int, terms: Terms) -> tuple[KeyFault, 
 
 
 def refused_options(
-    resolved: Resolved, terms: Terms, *, interactive: bool, directory: tuple[str, str] | None = None
+    resolved: ResolvedRequest, terms: Terms, *, interactive: bool, directory: tuple[str, str] | None = None
 ) -> tuple[KeyFault, ...]:
     """What may be asked of the batch system and a job in OSv cannot have; () for other guests.
 

@@ -210,7 +210,7 @@ class BatchSystem(t.Protocol):
         """The sizes of the nodes that a job may get, whatever their state.
 
         Args:
-            queue: which the job asks for (`Asked.queue`).
+            queue: which the job asks for (`FrontJob.queue`).
             wanted: a property that nodes must have; None: all may be taken.
 
         Raises:

@@ -53,7 +53,7 @@ def is_suspended(job: BatchJob, start: int) -> bool:
     return job.state == "S" and job.start_count == start
 
 
-class AskedOnce:
+class JobAnswers:
     """The batch server's word on jobs, for one round of questions: it is asked once for each job.
 
     Args:
@@ -91,7 +91,7 @@ class AskedOnce:
             return error
 
 
-def by_server(asked: AskedOnce, node: str) -> t.Callable[[str, int], bool]:
+def by_server(asked: JobAnswers, node: str) -> t.Callable[[str, int], bool]:
     """`is_alive` for the sweep of this node.
 
     Args:

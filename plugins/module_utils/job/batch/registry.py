@@ -242,7 +242,7 @@ def open_front(system: str, *, session: bool = False) -> FrontAdapter:
     return opened
 
 
-def completion_words(system: str) -> dict[str, t.Sequence[str]]:
+def completion_values(system: str) -> dict[str, t.Sequence[str]]:
     """Which words a shell completes after the commands that take jobs, where they are not qsub's.
 
     Args:

@@ -130,7 +130,7 @@ def guests_per_node(policy: Policy) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedOutcome:
     """What must come of a job.
 
     Attributes:
@@ -159,7 +159,7 @@ class Expected:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Came:
+class JobOutcome:
     """What came of it.
 
     Attributes:
@@ -177,7 +177,7 @@ class Came:
     record: JobRecord | None
 
 
-def judge(expected: Expected, came: Came) -> tuple[Finding, ...]:
+def judge(expected: ExpectedOutcome, came: JobOutcome) -> tuple[Finding, ...]:
     """What is proven.
 
     Args:
@@ -224,14 +224,14 @@ def _bad(check: str, problem: str, remedy: str = "vmgr job log JOB says what was
     return Finding(check, BAD, BAD, problem, remedy)
 
 
-def _exit_status(came: Came) -> Finding:
+def _exit_status(came: JobOutcome) -> Finding:
     known = came.exit_status if came.exit_status is not None else came.record and came.record.exit_status
     if known == STATUS:
         return Finding("exit status", cell=str(STATUS))
     return _bad("exit status", f"is {'not known' if known is None else known}, and the script ended with {STATUS}")
 
 
-def _output(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _output(expected: ExpectedOutcome, came: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     if came.output is None:
         return _bad(
             "output",
@@ -246,7 +246,7 @@ def _output(expected: Expected, came: Came, lines: dict[str, list[str]] | None) 
     return Finding("output")
 
 
-def _errors(expected: Expected, came: Came) -> Finding:
+def _errors(expected: ExpectedOutcome, came: JobOutcome) -> Finding:
     line = f"{expected.token} on standard error"
     if came.errors is None:
         return _bad(
@@ -262,7 +262,7 @@ def _errors(expected: Expected, came: Came) -> Finding:
     return Finding("errors")
 
 
-def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _machine(expected: ExpectedOutcome, came: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     host = _line_of(lines, "host")
     guests = [guest.name for guest in came.record.guests] if came.record else []
     if not host:
@@ -276,14 +276,14 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
     return Finding("machine", cell=host[:64])
 
 
-def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
+def _user(expected: ExpectedOutcome, lines: dict[str, list[str]] | None) -> Finding:
     seen, wanted = _line_of(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
     if seen != wanted:
         return _bad("user", f"is {seen or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
     return Finding("user", cell=expected.user)
 
 
-def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _home(expected: ExpectedOutcome, came: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     if _line_of(lines, "home") != expected.home:
         return _bad("home", f"is {_line_of(lines, 'home') or 'not known'} in the guest, and {expected.home} here")
     if not expected.home_is_shared:
@@ -299,7 +299,7 @@ def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) ->
     return Finding("home", cell=expected.home)
 
 
-def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _node_file(expected: ExpectedOutcome, came: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     named = (lines or {}).get("node", [])
     hosts = list(dict.fromkeys(named))
     counts = _line_of(lines, "counts").split()
@@ -315,7 +315,7 @@ def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | Non
     return Finding("node file", cell=f"{len(named)} line{'s' if len(named) > 1 else ''}")
 
 
-def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
+def _ways(expected: ExpectedOutcome, lines: dict[str, list[str]] | None) -> Finding:
     if expected.guests < 2:
         return Finding("ways", NONE, "-")
     tried = [line.split() for line in (lines or {}).get("reached", [])]
@@ -349,7 +349,7 @@ def _workload(lines: dict[str, list[str]] | None) -> Finding:
     return _bad(WORKLOAD, problem, "run it in a job of its own: vsub")
 
 
-def _left(came: Came) -> Finding:
+def _left(came: JobOutcome) -> Finding:
     left = came.record.raw.get("left") if came.record else None
     if not isinstance(left, list):
         return Finding(
@@ -360,7 +360,7 @@ def _left(came: Came) -> Finding:
     return Finding("left", cell="nothing")
 
 
-def _record(expected: Expected, came: Came) -> Finding:
+def _record(expected: ExpectedOutcome, came: JobOutcome) -> Finding:
     if came.record is None and not expected.keeps_records:
         return Finding("record", NONE, "-", "records stay on nodes", "record_host, if that is not meant")
     if came.record is None:

@@ -183,7 +183,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         return
     try:
         job = job_snapshot.read_snapshot(start.job_id, start.directory)
-        script = user_script.asked(job, user_script.EPILOGUE)
+        script = user_script.requested_script(job, user_script.EPILOGUE)
     except VTorqueError as error:
         playbook.note(log, f"{user_script.EPILOGUE}: {error}", event_log.WARNING)
         return

@@ -56,11 +56,11 @@ def follow_log(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[No
     with contextlib.ExitStack() as open_now:
         if wanted:
             with contextlib.suppress(OSError):
-                open_now.enter_context(ShownLog(log, target))
+                open_now.enter_context(LogFollower(log, target))
         yield
 
 
-class ShownLog:
+class LogFollower:
     """While it is open, what is added to a log is written to another file too, line by line; a context manager.
 
     Whoever writes the log is not held up by whoever reads the other file: a thread follows the log as it grows.
@@ -83,7 +83,7 @@ class ShownLog:
         self._watch.add_watch(self._path, inotify_simple.flags.MODIFY)
         self._thread = threading.Thread(target=self._follow, daemon=True, name="shown-log")
 
-    def __enter__(self) -> ShownLog:
+    def __enter__(self) -> LogFollower:
         self._thread.start()
         return self
 

@@ -31,12 +31,12 @@ from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..verdict import array_brake
 from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
-from ..verdict.enforce import Enforced, enforce, message, outcome
+from ..verdict.enforce import EnforcementResult, enforce, message, outcome
 from . import playbook, user_script
 from .ansible_process import Player
 from .live_log import follow_log, log_wishes
 from .replaced_nodes import blame_replaced
-from .server_word import GivenUp, ask_server, give_back
+from .server_word import StartWatch, give_back, query_job
 from .start import GoAhead, Places, Start
 
 FORMER = (
@@ -89,7 +89,7 @@ class _Case:
     until: float
     player: Player
     head_start: GoAhead
-    given_up: GivenUp
+    given_up: StartWatch
 
 
 def run(call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead) -> Ending:
@@ -116,7 +116,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     try:
         ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
         until = hook_deadline(ends, began=began, at_most_s=policy.prologue_timeout)
-        job = ask_server(call, policy, until)
+        job = query_job(call, policy, until)
     except VTorqueError as error:
         if not call.marked:
             return Ending()
@@ -130,13 +130,13 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
                 until,
                 player,
                 head_start,
-                GivenUp(policy, call.job_id, 0),
+                StartWatch(policy, call.job_id, 0),
             ),
             _both(broken, error),
         )
     if not call.marked and not is_marked(job):
         return Ending()
-    given_up = GivenUp(policy, call.job_id, job.start_count)
+    given_up = StartWatch(policy, call.job_id, job.start_count)
     start = Start(call.job_id, job.start_count, places)
     case = _Case(call, start, shell, policy, job, until, player, head_start, given_up)
     try:
@@ -175,7 +175,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     nodefile = open_node(policy.batch_system).node_file(policy, call.job_id)
     case.head_start.decide(wanted=policy.fast_start)
     if case.job is not None:
-        job_snapshot.keep(case.job, start.directory)
+        job_snapshot.save_snapshot(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
     show, level = log_wishes(case.job, policy)
     event_log.configure(job_level=level)
@@ -233,7 +233,7 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
 
     Meanwhile the job's shell has no word: Torque takes a hook that is killed here for a success.
     """
-    if case.job is None or (script := user_script.asked(case.job, user_script.PROLOGUE)) is None:
+    if case.job is None or (script := user_script.requested_script(case.job, user_script.PROLOGUE)) is None:
         return None
     start = case.start
     if files.read_json(start.directory / layout.READY).get("returned"):
@@ -289,7 +289,7 @@ def _end_unwanted(case: _Case) -> Ending:
     return Ending()
 
 
-def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
+def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, EnforcementResult]:
     here = os.uname().nodename
     refused = 0
     try:
@@ -307,7 +307,7 @@ def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdic
         return verdict, enforce(verdict, batch, case.call.job_id, reason=f"{error.what}: {error.why}")
     except (VTorqueError, OSError) as trouble:
         verdict = decide(error, job=None, nodes=None, policy=case.policy, node=here)
-        return verdict, Enforced(Action.REFUSE, "", (f"nothing more could be done: {trouble}",))
+        return verdict, EnforcementResult(Action.REFUSE, "", (f"nothing more could be done: {trouble}",))
 
 
 def _job_now(case: _Case, batch: BatchSystem) -> BatchJob | None:
@@ -345,7 +345,9 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
     return None
 
 
-def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: Enforced, lines: tuple[str, ...]) -> None:
+def _write_down(
+    case: _Case, error: VTorqueError, verdict: Verdict, enforced: EnforcementResult, lines: tuple[str, ...]
+) -> None:
     """Into the job's log, and for its record; that it cannot be written changes no verdict."""
     data = {
         "fault": verdict.fault,

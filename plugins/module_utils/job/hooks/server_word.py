@@ -21,7 +21,7 @@ from . import playbook
 PAUSES_S = (0.5, 1.0, 2.0)
 
 
-def ask_server(call: HookCall, policy: Policy, until: float) -> BatchJob:
+def query_job(call: HookCall, policy: Policy, until: float) -> BatchJob:
     """The server's word on the job; a server that is busy is asked again.
 
     Args:
@@ -54,7 +54,7 @@ def ask_server(call: HookCall, policy: Policy, until: float) -> BatchJob:
             time.sleep(pause_s)  # nothing tells when a server answers again
 
 
-class GivenUp:
+class StartWatch:
     """Asks the batch system whether this start is still wanted, until it is not.
 
     Args:

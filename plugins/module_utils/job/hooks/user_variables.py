@@ -20,7 +20,7 @@ REPLACED = "\ufffd"
 """Stands for what the answer could not hold: bytes that are no UTF-8, control characters, in Torque 6.1 also `<`."""
 
 
-def ask(batch: BatchSystem, job_id: str) -> dict[str, str]:
+def query_variables(batch: BatchSystem, job_id: str) -> dict[str, str]:
     """The job's Variable_List.
 
     Args:

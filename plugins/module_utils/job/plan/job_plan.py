@@ -40,7 +40,7 @@ from ..batch.api import BatchJob
 from ..config.consistency import has_private_network
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
-from .decision import Decided, decide
+from .decision import JobDecision, decide
 from .owner import owner_of
 from .ssh_keys import make_key
 
@@ -248,14 +248,14 @@ def make_plan(
     return JobPlan.from_json(plan.to_json())
 
 
-def _peers(decided: Decided, policy: Policy) -> str:
+def _peers(decided: JobDecision, policy: Policy) -> str:
     """All nodes with guests, where the job has a network for itself."""
     chosen = decided.resolved.word("network").split("+")
     return " ".join(decided.vm_nodes) if has_private_network(chosen, policy) else ""
 
 
 def _node_part(
-    job: BatchJob, decided: Decided, rank: int, timeout_s: float, authorized_key: str, peers: str
+    job: BatchJob, decided: JobDecision, rank: int, timeout_s: float, authorized_key: str, peers: str
 ) -> NodePart:
     """What a node gets: guests, or a bare host."""
     node = decided.nodes[rank]
@@ -276,7 +276,7 @@ def _node_part(
     )
 
 
-def _guests(job: BatchJob, decided: Decided, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
+def _guests(job: BatchJob, decided: JobDecision, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
     resolved, pinning = decided.resolved, decided.pinning
     # what nobody asked for stops no job
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES

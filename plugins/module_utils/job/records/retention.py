@@ -30,7 +30,7 @@ LOG_BYTES = 4 << 20
 
 
 @frozen
-class Retired:
+class RetentionReport:
     """What was done.
 
     Attributes:
@@ -50,7 +50,7 @@ def retire(
     state_dir: pathlib.Path = layout.STATE_DIR,
     run_dir: pathlib.Path = layout.RUN_DIR,
     now: float | None = None,
-) -> Retired:
+) -> RetentionReport:
     """Remove records in which nothing was written for so many days; at most once an hour.
 
     A start that is still there, as a run directory or with guests, keeps its record however old it is.
@@ -69,16 +69,16 @@ def retire(
     stamp = place / LOOKED
     try:
         if not place.is_dir() or 0 <= moment - _read_write_time(stamp) < LOOK_S:
-            return Retired()
+            return RetentionReport()
         stamp.touch(mode=0o600)
         return _remove_old(place, moment, days * DAY_S, state_dir, run_dir)
     except OSError as error:
-        return Retired(failed=(f"old records of {place}: {error}",))
+        return RetentionReport(failed=(f"old records of {place}: {error}",))
 
 
 def _remove_old(
     place: pathlib.Path, now: float, keep_s: float, state_dir: pathlib.Path, run_dir: pathlib.Path
-) -> Retired:
+) -> RetentionReport:
     removed, failed, lost = [], [], []
     for path in sorted(place.iterdir()):
         if path.is_symlink() or not path.is_dir():
@@ -98,7 +98,7 @@ def _remove_old(
                 delivery_queue.done(path.name, state_dir)
         except OSError as error:
             failed.append(f"{path} was not removed: {error}")
-    return Retired(tuple(removed), tuple(failed), tuple(lost))
+    return RetentionReport(tuple(removed), tuple(failed), tuple(lost))
 
 
 def bound_logs(state_dir: pathlib.Path = layout.STATE_DIR, file: pathlib.Path | None = None) -> None:

@@ -200,7 +200,7 @@ def failures(settings: NodeSettings) -> tuple[tuple[Want, VTorqueError], ...]:
     return tuple((what, error) for what, error in found if error is not None)
 
 
-def tell(settings: NodeSettings, progress: Progress | None) -> None:
+def report_progress(settings: NodeSettings, progress: Progress | None) -> None:
     """Say how far the work is; None: it has ended."""
     path = settings.images_dir / "fetching.json"
     if progress is None:

@@ -63,7 +63,7 @@ def _kind_of(place: pathlib.Path, mounts: pathlib.Path) -> str:
     return kind
 
 
-def held_bytes(settings: NodeSettings) -> int:
+def used_bytes(settings: NodeSettings) -> int:
     """The memory that copies take now."""
     return sum(copy.held_bytes for copy in cache_of(settings).copies()) if place_of(settings).is_dir() else 0
 
@@ -89,7 +89,7 @@ def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -
         The memory that copies take now.
     """
     cache = cache_of(settings)
-    held = held_bytes(settings)
+    held = used_bytes(settings)
     if held <= at_most_bytes:
         return held
     for copy in cache.copies():

@@ -53,7 +53,7 @@ def wait(
 
 
 @contextlib.contextmanager
-def held(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterator[images.Image]:
+def lock_copy(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterator[images.Image]:
     """Keep everybody from taking a copy away until an overlay stands on it.
 
     Args:

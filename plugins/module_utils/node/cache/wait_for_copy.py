@@ -70,11 +70,11 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
     if fs_type == POOL:
         yield image
         return
-    with _standing_copies().held(image, fs_type, settings) as copy:
+    with _standing_copies().lock_copy(image, fs_type, settings) as copy:
         yield copy
 
 
-def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
+def request_digests(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
     """Let the digests of images be taken that are used for the first time; the guests are ready, nobody waits for it.
 
     Of a copy that is once after each boot, of the pool's own file once for each content.

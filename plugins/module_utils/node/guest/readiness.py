@@ -35,7 +35,7 @@ class WrongHostKey(ImpostorFault):
 
 
 @dataclasses.dataclass
-class Awaited:
+class AwaitedGuest:
     """A guest that was started.
 
     Attributes:
@@ -76,7 +76,7 @@ class Probe(t.Protocol):
 class _Watch:
     """What is known of one guest so far."""
 
-    def __init__(self, guest: Awaited, probe_s: float) -> None:
+    def __init__(self, guest: AwaitedGuest, probe_s: float) -> None:
         self.guest, self.probe_s = guest, probe_s
         self.began = time.monotonic()
         self.addressed: float | None = None
@@ -190,7 +190,7 @@ class _Watch:
 
 
 def wait_ready(
-    guests: t.Sequence[Awaited],
+    guests: t.Sequence[AwaitedGuest],
     domains: Domains,
     neighbours: Neighbours,
     deadline: Deadline,
@@ -273,7 +273,7 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 
 
 @contextlib.contextmanager
-def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
+def _watch_consoles(guests: t.Sequence[AwaitedGuest]) -> t.Iterator[t.Any]:
     inotify_simple = load_library("inotify_simple")
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:

@@ -4,7 +4,7 @@
 """Whether this node is degrading: it still works, and something reports that it will not do so for long.
 
 A source makes a node degrading at once, and must report well at several looks before it is believed.  What cannot be
-read changes nothing.  The sweep looks (`look`); others read what it found.
+read changes nothing.  The sweep looks (`read_sources`); others read what it found.
 
 health.json     in the state directory: what each source reported, and the counters
 """
@@ -87,7 +87,7 @@ class NodeHealth:
         return "; ".join(f"{one.name}: {one.why}" for one in self.degrading)
 
 
-def look(
+def read_sources(
     settings: NodeSettings, read_message: t.Callable[[], str], deadline: Deadline, now: float | None = None
 ) -> tuple[NodeHealth, NodeHealth]:
     """Read all sources of this node, and store what they report.
@@ -260,7 +260,7 @@ def forget_all(settings: NodeSettings) -> None:
 def _alone(settings: NodeSettings, deadline: Deadline) -> t.ContextManager[tuple[str, ...]]:
     files.make_directory(settings.run_dir)
     lock = settings.run_dir / "locks" / "health"
-    return start_lock.held(lock, settings, Deadline.after(deadline.left_s(LOCK_S)))
+    return start_lock.lock_alone(lock, settings, Deadline.after(deadline.left_s(LOCK_S)))
 
 
 def _write(health: NodeHealth, settings: NodeSettings) -> None:

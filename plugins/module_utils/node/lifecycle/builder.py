@@ -80,7 +80,7 @@ class Builder:
         self._lines = lines.LineReader()
         self._hearing, saying = os.pipe2(os.O_CLOEXEC)
         worker = os.getpid()
-        with signals.held_back():
+        with signals.delay_end_signals():
             self._pid = os.fork()
             if self._pid == 0:
                 _work(order, lock, saying, worker)

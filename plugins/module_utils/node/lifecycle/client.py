@@ -25,7 +25,7 @@ from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from . import present_absent, worker
 from .builder import Order
-from .handover import Hold
+from .handover import CallerEnd
 
 CHUNK = 1 << 16
 
@@ -37,7 +37,7 @@ def present(
     *,
     caller: int | None = None,
     tell: t.Sequence[str] = (),
-    hold: Hold | None = None,
+    hold: CallerEnd | None = None,
     cores: Cores = (),
     cpusets: tuple[str, ...] = (),
     follow: t.Sequence[str] = (),
@@ -64,9 +64,9 @@ def present(
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
     order = Order(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
-    holding = hold or Hold()
+    holding = hold or CallerEnd()
     try:
-        with signals.Noted() as noted:
+        with signals.SignalRecorder() as noted:
             pid, hearing = worker.begin(order)
             holding.take(hearing, deadline)
             answer, cancelled = _wait(order, pid, hearing, noted, caller)
@@ -87,7 +87,9 @@ def present(
     return found
 
 
-def _wait(order: Order, pid: int, hearing: int, noted: signals.Noted, caller: int | None) -> tuple[bytes | None, bool]:
+def _wait(
+    order: Order, pid: int, hearing: int, noted: signals.SignalRecorder, caller: int | None
+) -> tuple[bytes | None, bool]:
     """The worker's answer, None when it ended without one; and whether it was told to end."""
     poll = select.poll()
     poll.register(hearing, select.POLLIN)

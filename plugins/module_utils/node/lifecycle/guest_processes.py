@@ -61,7 +61,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
     for pid, key in inventory.processes(settings):
         if key == directory.name:
             with contextlib.suppress(OSError):  # it ended meanwhile
-                _hold(pid, found)
+                _open_process(pid, found)
     for needed in found.values():
         for name, one in needed.items():
             if name != QEMU and one.process is None:
@@ -133,7 +133,7 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     return found
 
 
-def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
+def _open_process(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     """Keep a descriptor of a process for whom it belongs to.
 
     Not by `open_process`: whose it is comes from the same look that would say whether it is meant, and no signal is

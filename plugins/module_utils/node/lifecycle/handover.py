@@ -22,7 +22,7 @@ from .builder import readable
 _KEEP = b"k"
 
 
-class Hold(OwnedDescriptor):
+class CallerEnd(OwnedDescriptor):
     """The side of whoever asked; a context manager, whose end without a word gives the guests up."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Hold(OwnedDescriptor):
             os.write(self._fd, _KEEP)
 
 
-class Held:
+class WorkerEnd:
     """The side of the worker, who watches the guests.
 
     Args:

@@ -22,7 +22,7 @@ from ...errors import VTorqueError
 from ...state import event_log, records, shell_message
 from ...state.layout import job_key
 from ...state.records import LostRecord
-from ...system.process.signals import Noted
+from ...system.process.signals import SignalRecorder
 from ...text import printable
 from ...wire.messages import VERSION, LostGuest
 from ..domain.connection import Domains
@@ -37,8 +37,8 @@ from ..telemetry.sampler import Sampler
 from . import guest_processes as lifelines
 from .builder import Order, readable
 from .guest_processes import Lifeline
-from .handover import Held
-from .loss_report import Telling
+from .handover import WorkerEnd
+from .loss_report import LossReporter
 from .pausing import Follower, Pausing
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
@@ -125,7 +125,7 @@ class Watching:
         self._part, self._settings, self._log, self._tell = part, settings, log, order.tell
         self._cores, self._cpusets = order.cores, order.cpusets
         self._cpusets_until, self._cpusets_at = time.monotonic() + CPUSETS_S, 0.0
-        self._telling: Telling | None = None
+        self._telling: LossReporter | None = None
         self._key = job_key(part.job_id, part.start)
         self.domains: Domains | None = None
         self._connecting: _Connecting | None = None
@@ -143,7 +143,7 @@ class Watching:
         self._leaving = moves.Leaving(directory, settings.record_dir(part.job_id, part.start))
         self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
 
-    def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
+    def run(self, over: OverWatch, noted: SignalRecorder, held: WorkerEnd) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
 
         Returns:
@@ -393,7 +393,7 @@ class Watching:
                 printable(reason)[:REASON_LIMIT],
                 printable(last_lines)[-WORDS_LIMIT:],
             )
-            self._telling = Telling(self._tell, lost, self._log)
+            self._telling = LossReporter(self._tell, lost, self._log)
 
     @staticmethod
     def _forget_processes(guest: _Guest) -> None:

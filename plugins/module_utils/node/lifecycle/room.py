@@ -123,7 +123,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
         return f"nobody watches over its guests on {here} any more; delete the job"
     names = {one.name for one in saved}
     others = [facts for facts in domains.list(ours=False) if facts.name not in names]
-    running = slots.running(settings, slots.taken(settings))
+    running = slots.running(settings, slots.read_slots(settings))
     if len(running) + len(saved) > settings.max_guests:
         return f"{here} bears {settings.max_guests} guests, and has {', '.join(sorted(running))}"
     taken = claims.read_claims(settings, key, {facts.name for facts in others})
@@ -146,22 +146,22 @@ def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
     """What a guest may send must be held before it runs: its rules have stayed, unless somebody flushed them."""
     if not settings.confine_guests:
         return ""
-    held = set(nft_rules.held(settings))
+    held = set(nft_rules.list_confined_devices(settings))
     for name in sorted(names):
         guest_file = read_guest_file(settings.guests_dir / key / name)
-        if guest_file is None or not held.issuperset(_held_cards(guest_file, key, settings)):
+        if guest_file is None or not held.issuperset(_confined_cards(guest_file, key, settings)):
             return f"the network rules of {name} on {settings.node_name} are gone"
     return ""
 
 
-def _held_cards(guest: GuestFile, key: str, settings: NodeSettings) -> tuple[str, ...]:
+def _confined_cards(guest: GuestFile, key: str, settings: NodeSettings) -> tuple[str, ...]:
     """The network devices of a guest for which there must be rules."""
     networks = ""
     with contextlib.suppress(OSError, FormError):
         networks = from_dict(
             GuestFacts, files.read_json(settings.guests_dir / key / guest.name / "facts.json")
         ).networks
-    return settings.tap_name(guest.slot), *cards.held_devices(networks, guest.slot, settings)
+    return settings.tap_name(guest.slot), *cards.list_confined_devices(networks, guest.slot, settings)
 
 
 def lack_of_addresses(settings: NodeSettings, key: str) -> str:

@@ -98,7 +98,7 @@ class Saving:
         """
         names = self.away
         taken = room.lack_of_addresses(self._settings, self._key)  # before the lock, for which other starts wait
-        with start_lock.held(
+        with start_lock.lock_alone(
             self._settings.run_dir / "locks" / slots.LOCK, self._settings, Deadline.after(RETURN_LOCK_S)
         ):
             lack = room.lack(self._settings, self._key, domains) or taken

@@ -34,7 +34,7 @@ from ..state import start_lock
 from ..state.settings import NodeSettings
 from . import present_absent
 from .builder import Builder, Order, readable
-from .handover import Held
+from .handover import WorkerEnd
 from .monitor import GIVEN_UP, Watching
 
 
@@ -47,7 +47,7 @@ def begin(order: Order) -> tuple[int, int]:
         descriptor holds the guests (`handover.py`).
     """
     hearing, answering = (one.detach() for one in socket.socketpair())
-    with signals.held_back():
+    with signals.delay_end_signals():
         pid = os.fork()
         if pid == 0:
             _live(order, answering)
@@ -66,7 +66,7 @@ def _live(order: Order, answering: int) -> t.NoReturn:
             order.settings.log, program="worker", component="worker", job=part.job_id, job_level=part.log_level
         )
         signals.reset_signals()
-        noted = signals.Noted()  # for good: what was before it is the caller's
+        noted = signals.SignalRecorder()  # for good: what was before it is the caller's
         signals.unblock_signals()
         _Worker(order, noted, answering).run()
     except BaseException:  # nobody above us would say it
@@ -102,7 +102,7 @@ def _log(order: Order) -> int:
 @dataclasses.dataclass
 class _Worker:
     order: Order
-    noted: signals.Noted
+    noted: signals.SignalRecorder
     answering: int
 
     @property
@@ -129,7 +129,7 @@ class _Worker:
                 if self._answer(builder.answer) or self.order.arrival is not None:
                     if builder.ours:
                         part = self.order.part
-                        self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
+                        self._stay(lock, over, WorkerEnd(self.answering, part.job_id, part.start, self.settings))
                     return
                 why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
             if builder.ours:
@@ -194,7 +194,7 @@ class _Worker:
         """
         try:
             lock.take(self.settings, Deadline.after(LOCK_SHARE_S), shared=True)
-        except start_lock.HeldTooLong:
+        except start_lock.LockTimeout:
             return False
         return lock.current()
 
@@ -230,7 +230,7 @@ class _Worker:
 
     # -- while the job runs
 
-    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: Held) -> None:
+    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: WorkerEnd) -> None:
         """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
         gc.freeze()  # what came from the caller stays as it is, and shared
         gc.enable()  # the caller may have done without, for as long as it lives

@@ -165,7 +165,7 @@ def format_addresses(cards: t.Iterable[Card]) -> str:
     return " ".join(f"{card.network.name}={card.address}" for card in cards)
 
 
-def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
+def list_confined_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
     """Return the devices of further cards of a guest that have rules; that of `RDMA` has flows in their place.
 
     Args:

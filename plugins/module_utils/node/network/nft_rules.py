@@ -61,7 +61,7 @@ class Guest(t.NamedTuple):
     private: bool = False
 
 
-def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
+def apply_rules(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
     """Hold guests to these rules from now on, in place of those that they had.
 
     Args:
@@ -121,13 +121,13 @@ def _addresses_of(guest: Guest) -> tuple[str, ...]:
     own, chain = _own(guest.device), _answers(guest.device)
     proven = f", {guest.address}" if guest.address else ""
     return (
-        *_chain(chain, () if guest.address else _given(guest)),
+        *_chain(chain, () if guest.address else _match_answers(guest)),
         f"flush set {FAMILY} {TABLE} {own}",
         f"add element {FAMILY} {TABLE} {own} {{ 0.0.0.0{proven} }}",
     )
 
 
-def _given(guest: Guest) -> tuple[str, ...]:
+def _match_answers(guest: Guest) -> tuple[str, ...]:
     """The kernel learns the address from an answer before the guest has it (RFC 2131: op, chaddr, yiaddr).
 
     Guests answer nobody, wherever they may send else (`rules`), so that whoever does is the site's.
@@ -167,7 +167,7 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
         "ip saddr 0.0.0.0 drop",
         f"ip saddr != {own} drop",
-        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by `_given`,
+        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by `_match_answers`,
         # whatever the address within; the kernel looks for the ports in later parts of a packet, too
         "ip frag-off & 0x1fff == 0 udp dport 68 drop",
         "udp sport 67 udp dport 68 drop",
@@ -257,7 +257,7 @@ def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
         NodeFault: this node's packet filter does not do it.
     """
     there = _elements(settings)
-    mine = sorted(set(devices) & set(_held(there)))
+    mine = sorted(set(devices) & set(_confined_devices(there)))
     if mine:
         lines = [line for device in mine for line in _removal(device)]
         lines += [
@@ -287,16 +287,16 @@ def _removal(device: str) -> t.Iterator[str]:
     yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _own(device), _dropped(device)))
 
 
-def held(settings: NodeSettings) -> tuple[str, ...]:
+def list_confined_devices(settings: NodeSettings) -> tuple[str, ...]:
     """The devices for which there are rules; () also where this node never had any since it booted.
 
     Raises:
         NodeFault: this node's packet filter does not tell.
     """
-    return _held(_elements(settings))
+    return _confined_devices(_elements(settings))
 
 
-def _held(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
+def _confined_devices(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
     return tuple(
         sorted(str(name) for name, _verdict in there.get(BY_DEVICE, []) if NodeSettings.slot_of(str(name)) is not None)
     )

@@ -50,7 +50,7 @@ def claim(directory: pathlib.Path, pins: Pins, promise: Promise | None = None) -
     files.write(directory / FILE, json.dumps(content))
 
 
-def note_taken(directory: pathlib.Path) -> None:
+def note_pages_in_use(directory: pathlib.Path) -> None:
     """Write down that a guest's qemu has its pages: from now on they are no longer among the free ones.
 
     Args:

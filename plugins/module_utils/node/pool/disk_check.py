@@ -52,7 +52,7 @@ def open_disk(path: pathlib.Path) -> t.BinaryIO:
     return stream
 
 
-def look(stream: t.BinaryIO, what: str, *, format: str = "", max_bytes: int = 0) -> DiskHeader:
+def inspect_header(stream: t.BinaryIO, what: str, *, format: str = "", max_bytes: int = 0) -> DiskHeader:
     """Look at the header of a disk file.
 
     Args:
@@ -118,7 +118,7 @@ def inspect(image: Image) -> DiskHeader:
     what = f"image {image.name}"
     try:
         with open_disk(image.path) as stream:
-            header = look(stream, what, format=image.format)
+            header = inspect_header(stream, what, format=image.format)
     except OSError as error:
         if image.kept_in == "pool" and error.errno in NOT_THERE:
             raise ImageFault(what, f"{image.path}: {error.strerror or error}") from error

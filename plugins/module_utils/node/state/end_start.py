@@ -42,14 +42,14 @@ def end_start(
         What was removed by whomever, as words; () when there was nothing.
 
     Raises:
-        HeldTooLong: somebody else held the lock until the deadline, and could not be ended.
+        LockTimeout: somebody else held the lock until the deadline, and could not be ended.
         VTorqueError: something would not go.
     """
     lock = start_lock.start_lock(settings, key)
     start_lock.bury(settings, key)
 
     def look(patience: Deadline, opened: _With) -> tuple[str, ...]:
-        with start_lock.held(lock, settings, patience) as before:
+        with start_lock.lock_alone(lock, settings, patience) as before:
             removed = last_look(opened)
             lock.unlink(missing_ok=True)
             return tuple(dict.fromkeys((*before, *removed)))
@@ -57,6 +57,6 @@ def end_start(
     with meanwhile() as opened:
         try:
             return look(Deadline.after(deadline.left_s() * HUNG_SHARE), opened)
-        except start_lock.HeldTooLong:
+        except start_lock.LockTimeout:
             start_lock.end_holder(lock)
         return look(deadline, opened)

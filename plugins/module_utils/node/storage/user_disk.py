@@ -48,7 +48,7 @@ _LISTEN_FD, _LOG_FD = 3, 4
 _LOCKED = "Failed to get "
 
 
-def look(path: str) -> DiskHeader:
+def inspect_disk(path: str) -> DiskHeader:
     """What a disk of the user's is; for a process of their own uid.
 
     Args:
@@ -91,7 +91,7 @@ def serve(path: str, serving: Serving) -> pathlib.Path:
         SiteFault: the file is out of reach.
         NodeFault: this node has no qemu-nbd.
     """
-    work = _Work(DATA, f"disk {printable(path)}", lambda: look(path), lambda header: _writing(path, header))
+    work = _Work(DATA, f"disk {printable(path)}", lambda: inspect_disk(path), lambda header: _writing(path, header))
     return _serve(work, serving)[0]
 
 
@@ -114,7 +114,7 @@ def serve_image(path: str, digest: str, serving: Serving) -> tuple[pathlib.Path,
     what = user_image.what_of(path)
 
     def submitted() -> DiskHeader:
-        found = user_image.look(path, serving.settings.own_images_mib)
+        found = user_image.inspect_image(path, serving.settings.own_images_mib)
         if digest not in ("", found.digest):
             raise UserFault(what, "was changed after the job was submitted", "submit it again")
         return found.header

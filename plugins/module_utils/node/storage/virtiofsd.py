@@ -184,7 +184,7 @@ def is_missed(output: str, socket: pathlib.Path) -> bool:
 
 
 @leaves_nothing
-def last_words(guest: pathlib.Path, tag: str) -> str:
+def last_output(guest: pathlib.Path, tag: str) -> str:
     """What virtiofsd said last; "" when it said nothing."""
     with contextlib.suppress(OSError, IndexError):
         return (guest / f"{tag}.log").read_text(encoding="utf-8", errors="replace").splitlines()[-1][-300:]

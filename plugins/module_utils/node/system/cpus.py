@@ -54,7 +54,7 @@ def of_groups(patterns: t.Sequence[str], mounts: pathlib.Path = MOUNTS) -> Cores
     return next(_cores_of_groups(patterns, mounts), ())
 
 
-def not_given(
+def unassigned_cores(
     patterns: t.Sequence[str], reserved: int, count: int, mounts: pathlib.Path = MOUNTS, online: pathlib.Path = ONLINE
 ) -> Cores:
     """Cores of this node that no job has, for one whose own are not known yet.

@@ -73,7 +73,7 @@ def find_siblings(core: int, sys: pathlib.Path = SYS) -> Cores:
         raise SiteFault(f"the siblings of processor {core}", str(error)) from error
 
 
-def keep_whole_cores(cores: Cores, node: str, sys: pathlib.Path = SYS) -> Cores:
+def select_whole_cores(cores: Cores, node: str, sys: pathlib.Path = SYS) -> Cores:
     """Return the whole cores of a job on a node.
 
     Raises:

@@ -26,7 +26,7 @@ def write_node(settings: NodeSettings) -> None:
     if not textfile.wanted(settings):
         return
     with contextlib.suppress(OSError, VTorqueError):
-        running = len(slots.running(settings, slots.taken(settings)))
+        running = len(slots.running(settings, slots.read_slots(settings)))
         figures = {
             "vtorque_guests": running,
             "vtorque_slots_free": max(0, settings.max_guests - running),

@@ -92,7 +92,7 @@ class TrialFinding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class TrialObservations:
     """What was seen of a guest until it had told everything, ended, or its time was over.
 
     Attributes:
@@ -156,7 +156,7 @@ class Report:
         return {"good": self.good, **dataclasses.asdict(self)}
 
 
-def report_of(seen: Seen) -> Report:
+def report_of(seen: TrialObservations) -> Report:
     """What follows from what was seen.
 
     Args:
@@ -174,7 +174,7 @@ def report_of(seen: Seen) -> Report:
     return Report(round(seen.seconds, 1) if up else None, seen.emulated, startup, tuple(findings), costs)
 
 
-def _boots(seen: Seen, *, up: bool) -> TrialFinding:
+def _boots(seen: TrialObservations, *, up: bool) -> TrialFinding:
     by = ", by emulation" if seen.emulated else ""
     if up:
         return TrialFinding("boots", OK, f"up after {seen.seconds:.1f} s{by}")
@@ -192,7 +192,7 @@ def _boots(seen: Seen, *, up: bool) -> TrialFinding:
     return TrialFinding("boots", BAD, f"it was not up after {seen.seconds:.0f} s{by}: {_far(seen)}", remedy)
 
 
-def _far(seen: Seen) -> str:
+def _far(seen: TrialObservations) -> str:
     if seen.login:
         return "it asks for a login"
     if seen.value("begun") is not None:
@@ -200,7 +200,7 @@ def _far(seen: Seen) -> str:
     return seen.stage or "nothing of a system was recognised on its console"
 
 
-def _cloud_init(seen: Seen) -> list[TrialFinding]:
+def _cloud_init(seen: TrialObservations) -> list[TrialFinding]:
     if seen.value("begun") is None and seen.value("up") is None:
         if "cloud-init" in seen.stage:
             problem, remedy = "is there, and did not take its seed", "NoCloud must be in its datasource_list"
@@ -223,7 +223,7 @@ def _cloud_init(seen: Seen) -> list[TrialFinding]:
     return findings
 
 
-def _system(seen: Seen) -> list[TrialFinding]:
+def _system(seen: TrialObservations) -> list[TrialFinding]:
     sshd = seen.value("sshd")
     found = (
         TrialFinding("sshd", OK, sshd) if sshd else TrialFinding("sshd", BAD, "is not there", "install openssh-server")
@@ -242,7 +242,7 @@ def _time(cost: Cost) -> TrialFinding:
     return TrialFinding("time", OK if not cost.advice else WARN, f"{cost.seconds:.1f} s: {cost.what}", cost.advice)
 
 
-def _costs(seen: Seen) -> tuple[Cost, ...]:
+def _costs(seen: TrialObservations) -> tuple[Cost, ...]:
     found = []
     for line in (*seen.values("unit"), *seen.values("module")):
         span, _blank, what = line.rpartition(" ")

@@ -183,7 +183,7 @@ def xml_of_clone(saved: str, wanted: str) -> tuple[str, tuple[str, ...]]:
     for saved_os, cold_os in zip(root.findall("os"), cold.findall("os"), strict=False):
         _adopt(saved_os, cold_os, "kernel")
         _adopt(saved_os, cold_os, "initrd")
-        _keep_machine(saved_os, cold_os)
+        _set_machine(saved_os, cold_os)
     _adopt_devices(root, cold)
     for limit in root.findall("memtune"):
         root.remove(limit)  # libvirt would take it for one of locked memory (connection.py)
@@ -239,7 +239,7 @@ def _adopt_thread(disk: ET.Element, other: ET.Element) -> None:
         mine.set("iothread", thread)
 
 
-def _keep_machine(saved: ET.Element, wanted: ET.Element) -> None:
+def _set_machine(saved: ET.Element, wanted: ET.Element) -> None:
     """A name such as q35 means one machine to this qemu, whose name was saved; the key has qemu's version."""
     old, new = saved.find("type"), wanted.find("type")
     if old is not None and new is not None and f"-{new.get('machine')}-" in old.get("machine", ""):

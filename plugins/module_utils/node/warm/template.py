@@ -316,13 +316,13 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
     """Take away what makers left that were killed, and what is old; returns what, as words."""
     removed = []
     for place in entries(settings.warm_dir):
-        if place.name.startswith(GONE) or (place.name.startswith(MAKING) and not _is_held(place)):
+        if place.name.startswith(GONE) or (place.name.startswith(MAKING) and not _is_locked(place)):
             shutil.rmtree(place, ignore_errors=True)
             removed.append(f"half a template {place.name}")
     return (*removed, *(f"template {key}" for key in make_room(settings)))
 
 
-def _is_held(place: pathlib.Path) -> bool:
+def _is_locked(place: pathlib.Path) -> bool:
     try:
         fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

@@ -182,7 +182,7 @@ def _make(settings: NodeSettings, what: TemplateWant, go_on: making.Tell) -> str
     if what.fs_type != "sharedfs":
         standing_copies.wait(image, what.fs_type, settings, deadline, go_on)
     with wait_for_copy.base_of(image, what.fs_type, settings) as base, Domains(settings.libvirt_uri) as domains:
-        form = making.Wanted(clone_xml.spec_of(base, what.size, settings), base)
+        form = making.TemplateSpec(clone_xml.spec_of(base, what.size, settings), base)
         with contextlib.suppress(template.NoTemplate):
             template.find(making.key_of(form, settings, domains), settings)
             return "is there"

@@ -78,7 +78,7 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
         degrading.forget_all(settings)
         return WELL
     try:
-        before, now = degrading.look(
+        before, now = degrading.read_sources(
             settings, lambda: batch.node(node).message, Deadline.after(deadline.left_s(LOOK_S))
         )
     except (OSError, VTorqueError) as error:

@@ -258,7 +258,7 @@ class Job:
         return self._handover(self.arguments.argv, None)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; the request is in the site's resource; see `Asked.submission`.
+        """Return what qsub gets, and what was raised; the request is in the site's resource; see `FrontJob.submission`.
 
         Raises:
             UserFault: the request does not fit.

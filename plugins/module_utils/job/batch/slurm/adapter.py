@@ -33,7 +33,7 @@ from ..api import (
 )
 from ..host_match import same_host
 from ..shared import node_note
-from ..shared.server_command import Refused
+from ..shared.server_command import CommandRefused
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions
@@ -133,7 +133,7 @@ class Slurm:
         _demand_node(node)
         try:
             answer = self._run(*one_job.question_of_node(node), subject=node)
-        except Refused:  # Slurm spells it otherwise
+        except CommandRefused:  # Slurm spells it otherwise
             answer = self._run(*one_job.question_of_node(self.node(node).name), subject=node)
         rows = one_job.read_rows(answer, one_job.WHO)
         return frozenset(one_job.id_of(row) for row in rows if STATES.get(row["State"], "R") in ("R", "S", "E"))

@@ -73,7 +73,7 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
         role = Role.END_FIRST if first else Role.END_OTHER
     return HookCall(
         role,
-        comment.is_ours(environment.get("SLURM_JOB_COMMENT", "")) or not BEGINS[name],
+        comment.wants_guests(environment.get("SLURM_JOB_COMMENT", "")) or not BEGINS[name],
         0,
         nodes[0],
         job_id,

@@ -22,7 +22,7 @@ from ....wire.messages import GuestSpec
 from ....wire.pci import PciClass, PciWish
 from ...domain.domain_xml import DomainFacts
 from ...state.settings import NodeSettings
-from ...state.start_lock import held
+from ...state.start_lock import lock_alone
 from ...system import cpus
 from .. import leases
 from ..api import HostDevice, Taking
@@ -42,7 +42,7 @@ def is_wanted(spec: GuestSpec) -> bool:
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     """See `api.DeviceKind.take`."""
     settings = taking.settings
-    with held(leases.lock_of(settings), settings, taking.deadline):
+    with lock_alone(leases.lock_of(settings), settings, taking.deadline):
         picker = Picker(taking)
         picker.pick_all()
         if faults := picker.faults_of(picker.chosen):
@@ -109,16 +109,16 @@ class Picker:
     """
 
     def __init__(self, taking: Taking) -> None:
-        self.chosen: list[preflight.Chosen] = []
+        self.chosen: list[preflight.ChosenDevice] = []
         self._taking, self._settings = taking, taking.settings
         self.quarantined = {one.device: one for one in leases.read_quarantine(self._settings)}
         self._leases = {one.device: one.key for one in leases.read_leases(self._settings) if one.key != taking.key}
         self._guests = _of_guests(taking.domains)
         self._ram_mib = {spec.index: spec.ram_mib for spec in taking.guests}
         self._node, self._usage = _node(taking), usage.Usage(HOST)
-        self._inspected: dict[str, preflight.Chosen] = {}
+        self._inspected: dict[str, preflight.ChosenDevice] = {}
 
-    def faults_of(self, chosen: t.Sequence[preflight.Chosen]) -> tuple[preflight.Fault, ...]:
+    def faults_of(self, chosen: t.Sequence[preflight.ChosenDevice]) -> tuple[preflight.Fault, ...]:
         """Return all that speaks against devices."""
         return preflight.find_faults(chosen, self._node, self._ram_mib)
 
@@ -176,18 +176,18 @@ class Picker:
         """Those first that nothing speaks against; the order of the site's list decides between equals."""
         return sorted(addresses, key=lambda address: bool(self.faults_of([self.inspect(address, pci_class, guest)])))
 
-    def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.Chosen:
+    def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.ChosenDevice:
         """Return a device as it is for a guest; it is read once."""
         if address not in self._inspected:
             self._inspected[address] = self._read(address, pci_class)
         return dataclasses.replace(self._inspected[address], pci_class=pci_class, guest=guest)
 
-    def _read(self, address: str, pci_class: PciClass) -> preflight.Chosen:
+    def _read(self, address: str, pci_class: PciClass) -> preflight.ChosenDevice:
         device = inventory.inspect(address, HOST.sys)
         other = self._guests.get(address) or (f"start {self._leases[address]}" if address in self._leases else "")
         if not other and device.group and _is_open(HOST.dev / "vfio" / device.group):
             other = "another program"
-        return preflight.Chosen(device, pci_class, 0, self._usage.of(device), other)
+        return preflight.ChosenDevice(device, pci_class, 0, self._usage.of(device), other)
 
     def _in_quarantine(self, wish: PciWish, devices: t.Sequence[str]) -> VTorqueError:
         found = [f"{device}: {self.quarantined[device].why}" for device in devices]

@@ -77,7 +77,7 @@ def receive(
     if settings.confine_guests:
         step("the rules of the network")
         one = nft_rules.Guest(device, file.mac, arrival.facts.address)
-        nft_rules.hold([one], reachable.reach(settings, here, shared.file_servers, deadline), settings)
+        nft_rules.apply_rules([one], reachable.reach(settings, here, shared.file_servers, deadline), settings)
         nft_rules.admit([one], arrival.job.split(",") if arrival.job else [], [], settings)
     step("the disk")
     _put_disk(spec, directory, settings, deadline)

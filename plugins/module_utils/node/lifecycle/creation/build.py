@@ -32,7 +32,7 @@ from ...domain.domain_xml import render_xml
 from ...guest import user_additions
 from ...guest.console import Console
 from ...guest.osv.osv_probe import OsvProbe
-from ...guest.readiness import Awaited, Probe, wait_ready
+from ...guest.readiness import AwaitedGuest, Probe, wait_ready
 from ...guest.ssh_probe import SshProbe, write_known_hosts
 from ...network import addresses, cards, nft_rules, reachable
 from ...placement import claims
@@ -98,7 +98,7 @@ def make(
     guest_memory.check_beside_pools(guests, job_key(part.job_id, part.start), settings, domains)
     if whom:
         step("the rules of the network")
-        nft_rules.hold(on_bridges(guests, settings), whom, settings)
+        nft_rules.apply_rules(on_bridges(guests, settings), whom, settings)
     cards.create_private(part, settings, deadline, step)
 
     def serving(guest: Guest) -> Serving:
@@ -142,7 +142,7 @@ def make(
     facts = [facts_of(guest, proven[guest.guest_file.name], settings.side_channels) for guest in guests]
     for guest, one in zip(guests, facts, strict=True):
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
-    wait_for_copy.look_again(part.guests, settings)
+    wait_for_copy.request_digests(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))
 
@@ -342,7 +342,7 @@ def _start(
             if guest.template is None:
                 domains.create(xml)
             if huge and guest.pins:
-                claims.note_taken(directory)
+                claims.note_pages_in_use(directory)
                 domains.pin(guest_file.name, guest.pins.others, vcpus=False)
             limit_mib = memory.limit_mib(guest.spec, settings.host_ram_mib, huge)
             domains.repeat_if_lost(lambda: domains.limit_memory(guest_file.name, limit_mib), LIBVIRT_RETURN_S)
@@ -351,7 +351,7 @@ def _start(
             if guest.served and str(guest.served[0]) in str(error):
                 raise SiteFault(f"the qemu-nbd of the image of {guest_file.name} has ended", str(error)) from None
             for tag, socket in guest.virtiofs:
-                if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_words(directory, tag)):
+                if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_output(directory, tag)):
                     raise SiteFault(f"virtiofsd of {guest_file.name} has ended", log_tail) from None
             raise
 
@@ -382,10 +382,10 @@ def _serve_disks(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving
             guest.data = user_disk.serve(path, serving(guest))
 
 
-def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:
+def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadline) -> AwaitedGuest:
     expected: tuple[addresses.Candidate, ...] = ()
     if settings.ip_to_mac_script is not None:
-        address = addresses.ask_static_map(
+        address = addresses.run_static_map(
             settings.ip_to_mac_script, settings.node_name, count, guest.guest_file.slot, deadline
         )
         expected = (addresses.Candidate(address, "static map"),)
@@ -397,4 +397,4 @@ def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadlin
         ask = functools.partial(OsvProbe, guest.guest_file.token)
     # an image of OSv may be without the launcher, which would say so
     announces = kind_of(guest.spec.distro).linux
-    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected, announces)
+    return AwaitedGuest(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected, announces)

@@ -182,7 +182,7 @@ def _shape(spec: GuestSpec, pins: Pins, topology: Topology, size: int) -> Shape:
 def _take(promises: t.Sequence[Promise], start: StartHere, guests: t.Sequence[Guest], *, may_raise: bool) -> None:
     """Count what these guests take, and raise the pools by what is missing."""
     key, settings = start.key, start.settings
-    hugepages.settle(settings)
+    hugepages.finish_interrupted(settings)
     others = claims.read_promises(settings, key, start.running)
     node = _read_memory(start.topology, settings, guests)
     missing = ledger.find_missing_pages(promises, others, node)

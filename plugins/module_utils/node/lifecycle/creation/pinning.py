@@ -22,7 +22,7 @@ from ...placement.pins import CoreShare, Pins, assign, assign_shared
 from ...placement.topology import read_topology
 from ...state import slots
 from ...state.settings import NodeSettings
-from ...state.start_lock import held
+from ...state.start_lock import lock_alone
 from ...system.cpus import Cores, format_cores, of_node
 from .. import guest_processes
 from . import guest_memory
@@ -71,7 +71,7 @@ def claim_cores(
             return _share(str(fault), settings, cores)
         raise
     advised = _advised([guest.spec for guest in guests], settings, deadline)
-    with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
+    with lock_alone(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
         start = StartHere(topology, key, settings, {facts.name for facts in domains.list(ours=False)})
         found = _assign_what_fits(guests, start, cores, advised)
         if not found:
@@ -165,7 +165,7 @@ def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Dea
         return ()
     vcpus, ram_mib = sum(spec.vcpus for spec in specs), sum(spec.ram_mib for spec in specs)
     try:
-        return advice.ask(settings.numad, vcpus, ram_mib, deadline)
+        return advice.query_numad(settings.numad, vcpus, ram_mib, deadline)
     except SiteFault as fault:
         _log(f"NUMA cells are chosen without numad: {fault}", event_log.WARNING)
         return ()

@@ -67,7 +67,7 @@ class WarmStarts:
             return False
         spec = clone_xml.shape_of(domain)
         try:
-            key = making.key_of(making.Wanted(spec, guest.image), self._settings, self._domains)
+            key = making.key_of(making.TemplateSpec(spec, guest.image), self._settings, self._domains)
             guest.template = template.find(key, self._settings)
         except (OSError, VTorqueError) as error:
             guest.warm = _no(str(error))

@@ -20,7 +20,7 @@ from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
 from .....module_utils.text import printable
 from .....module_utils.wire.health_report import BAD
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.progress import waiting
 from ...output.tables import table
 
@@ -110,7 +110,7 @@ class Trial:
             return
         self.show()
         if self.call.json:
-            tell(self.call, {"added": False, "trial": self.to_dict()})
+            print_json(self.call, {"added": False, "trial": self.to_dict()})
         bad = [finding for finding in self.report.findings if finding.state == BAD]
         problem = "; ".join(f"{finding.check}: {finding.found}" for finding in bad)
         raise ImageFault(

@@ -339,7 +339,7 @@ class Node:
         self.seeds.append(report)
         return {"user-data": "#cloud-config\n"}
 
-    def wait(self, waiting: t.Sequence[readiness.Awaited], *_more: object, **_options: object) -> dict[str, str]:
+    def wait(self, waiting: t.Sequence[readiness.AwaitedGuest], *_more: object, **_options: object) -> dict[str, str]:
         return {guest.name: f"10.77.0.{100 + number}" for number, guest in enumerate(waiting)}
 
     @staticmethod

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
     parts_in_the_way,
     resolve,
 )
@@ -28,7 +28,7 @@ POOL = Offers(images=(ImageFacts("debian12@1", "debian", "x86_64"), ImageFacts("
 SITE = dataclasses.replace(Policy(), networks=(FAST, STORE), checkpoint_dir="/shared")
 
 
-def ask(text: str, policy: Policy = SITE) -> Resolved:
+def ask(text: str, policy: Policy = SITE) -> ResolvedRequest:
     return resolve(parse([(text, "command line")]), policy, POOL)
 
 

@@ -148,7 +148,7 @@ def test_saved_answer_serves_the_nodes_own_root_alone(
     """By the node's own root; a caller from elsewhere is held against the server's word of now."""
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
-    job_snapshot.keep(JOB, directory)
+    job_snapshot.save_snapshot(JOB, directory)
     real = node_settings.settings_of
     monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     world.environment = {"SSH_CONNECTION": connection} if connection else {}
@@ -386,7 +386,7 @@ def test_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
     def full(*_words: object, **_how: object) -> t.NoReturn:
         raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(authorize.superior, "keep", full)
+    monkeypatch.setattr(authorize.superior, "save_superior", full)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     error = world.ask(PART)["error"]
     assert (error["fault"], error["cause"]) == ("node", "disk")
@@ -645,7 +645,7 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
     (directory / "ready.json").write_text("{}")
-    job_snapshot.keep(JOB, directory)
+    job_snapshot.save_snapshot(JOB, directory)
     real = node_settings.settings_of
     monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     assert world.asked == []
@@ -686,7 +686,7 @@ def test_loss_report_of_a_foreign_node_ends_no_job(
 
 
 def test_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
-    job_snapshot.keep(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
+    job_snapshot.save_snapshot(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
 
 

@@ -16,7 +16,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_command
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import NodeCall, Reply, hear_all
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import (
+    NodeCall,
+    Reply,
+    read_replies,
+)
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip()[::-1], flush=True)"
 SILENT = "import sys; sys.stdin.read()"
@@ -38,7 +42,7 @@ def replies(calls: t.Sequence[NodeCall], timeout_s: float = PATIENCE_S, **more: 
             raise VTorqueError(node, f"status {reply.status}: {reply.complaint.decode()}")
         heard[node] = reply
 
-    return heard, hear_all(calls, read, Deadline.after(timeout_s), **more)
+    return heard, read_replies(calls, read, Deadline.after(timeout_s), **more)
 
 
 def test_each_is_asked_and_heard_again_and_again(call: t.Any) -> None:

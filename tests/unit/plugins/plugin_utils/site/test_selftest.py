@@ -159,7 +159,7 @@ def test_late_job_is_taken_back(tmp_path: pathlib.Path) -> None:
     assert (report.asked, report.well, record) == (False, False, None)
 
 
-EXPECTED = selftest.Expected("", "alice", 1, 1, "/home/alice", True, 1, ("cn1",), False)
+EXPECTED = selftest.ExpectedOutcome("", "alice", 1, 1, "/home/alice", True, 1, ("cn1",), False)
 
 
 def test_selftest_output_that_arrived_is_read(tmp_path: pathlib.Path) -> None:
@@ -202,7 +202,7 @@ def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pyt
         with (one.directory / name).open("wb") as file:
             file.truncate(1 << 42)
     wait(Batch(j1="C"), one)
-    came: list[selftest.Came] = []
+    came: list[selftest.JobOutcome] = []
     monkeypatch.setattr(selftest_call.selftest, "judge", lambda _expected, one: came.append(one) or ())
     selftest_call.report(one, EXPECTED, tmp_path / "records")
     assert [len(text or "") for text in (came[0].output, came[0].errors)] == [100_000, 100_000]

@@ -107,7 +107,7 @@ class Job(front.Job):
         return Handover(self.call.argv)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what salloc gets; the request goes into the job's comment; see `Asked.submission`.
+        """Return what salloc gets; the request goes into the job's comment; see `FrontJob.submission`.
 
         Raises:
             UserFault: as of `front.Job.submission`.

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import (
@@ -68,7 +68,7 @@ def loaded(directory: pathlib.Path, text: str) -> Policy:
     return load(write(directory, text), owner_uid=os.getuid())
 
 
-def ask(text: str, policy: Policy | None = None, offers: Offers = POOL) -> Resolved:
+def ask(text: str, policy: Policy | None = None, offers: Offers = POOL) -> ResolvedRequest:
     request = parse([(text, "command line")]) if text else Request()
     return resolve(request, policy or Policy(), offers)
 

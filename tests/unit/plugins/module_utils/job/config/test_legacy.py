@@ -12,7 +12,7 @@ import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.legacy import (
     GONE,
     NEW_NAMES,
-    Converted,
+    Conversion,
     convert,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, RETIRED
@@ -166,7 +166,7 @@ def test_comparison_is_complete() -> None:
 # a whole file
 
 
-def texts_of(done: Converted) -> dict[str, tuple[str, str]]:
+def texts_of(done: Conversion) -> dict[str, tuple[str, str]]:
     return {word.name: (word.fate, word.text) for word in done.entries}
 
 

@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding
 
-EXPECTED = selftest.Expected("ab12", "alice", 1001, 1002, "/home/alice", True, 2, ("cn1", "cn2.site"), True)
+EXPECTED = selftest.ExpectedOutcome("ab12", "alice", 1001, 1002, "/home/alice", True, 2, ("cn1", "cn2.site"), True)
 OUTPUT = """\
 begin ab12
 host vcn1-1
@@ -37,10 +37,10 @@ RAW = {
     "exit_status": 23, "ended": 5.0, "left": [],
 }  # fmt: skip
 RECORD = JobRecord("7.fe", 1, pathlib.Path("/records/7.fe.1"), "", RAW)
-CAME = selftest.Came(23, OUTPUT, "ab12 on standard error\n", "ab12\n", RECORD)
+CAME = selftest.JobOutcome(23, OUTPUT, "ab12 on standard error\n", "ab12\n", RECORD)
 
 
-def found(expected: selftest.Expected = EXPECTED, **changes: t.Any) -> dict[str, Finding]:
+def found(expected: selftest.ExpectedOutcome = EXPECTED, **changes: t.Any) -> dict[str, Finding]:
     return {finding.check: finding for finding in selftest.judge(expected, dataclasses.replace(CAME, **changes))}
 
 
@@ -157,7 +157,7 @@ def test_script_says_what_is_expected_of_it(
         env={"PATH": "/usr/bin:/bin", "HOME": "/home/alice", node_file: str(tmp_path / "nodes"), **variables},
     )  # fmt: skip
     assert done.returncode == selftest.STATUS
-    came = selftest.Came(done.returncode, done.stdout, done.stderr, (place / "seen").read_text(), None)
+    came = selftest.JobOutcome(done.returncode, done.stdout, done.stderr, (place / "seen").read_text(), None)
     one = dataclasses.replace(EXPECTED, guests=1, nodes=(host,))
     proofs = {finding.check: finding for finding in selftest.judge(one, came)}
     assert {name for name, finding in proofs.items() if finding.state == "bad"} == {"machine", "user", "record"}

@@ -328,7 +328,7 @@ def test_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
     node.patch.setattr(worker._Worker, "_share", kill_who_asked)
     assert node.ask(node.part(2)).answer() == {}
     node.wait_for_file(start_lock.tombstone(node.settings, job_key("7.head", 1)))
-    with start_lock.held(node.lock, node.settings, node.soon()) as took_away:
+    with start_lock.lock_alone(node.lock, node.settings, node.soon()) as took_away:
         assert "domain vcn1-1" in took_away
     assert node.things == []
 
@@ -343,7 +343,7 @@ def test_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
 
     node.patch.setattr(worker._Worker, "_share", cancel)
     assert node.ask().answer()["error"]["what"] == "the request was cancelled"
-    with start_lock.held(node.lock, node.settings, node.soon()):
+    with start_lock.lock_alone(node.lock, node.settings, node.soon()):
         assert node.things == []
 
 
@@ -389,7 +389,7 @@ def test_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: Node
 def test_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     path = start_lock.start_lock(node.settings, "1.head.1")
     assert not start_lock.is_held(path)
-    with start_lock.held(path, node.settings, node.soon()):
+    with start_lock.lock_alone(path, node.settings, node.soon()):
         assert start_lock.is_held(path)
     assert not start_lock.is_held(path)
 
@@ -447,7 +447,7 @@ def shares(node: Node) -> bool:
     lock = start_lock.Lock(node.lock)
     try:
         lock.take(node.settings, Deadline.after(0.0), shared=True)
-    except start_lock.HeldTooLong:
+    except start_lock.LockTimeout:
         return False
     finally:
         lock.close()

@@ -45,7 +45,7 @@ try:
     if do == "create":
         private.create(key, [(mine, (other,))], settings, Deadline.after(60))
         guest = nft_rules.Guest("vtq" + key[0] + "n1", private.mac_of(int(place), 1), "172.31.0.1", private=True)
-        nft_rules.hold([guest], Reach("192.0.2.1", (), (), (), ()), settings)
+        nft_rules.apply_rules([guest], Reach("192.0.2.1", (), (), (), ()), settings)
         print(json.dumps([]))
     if do == "remove":
         print(json.dumps(private.remove(key, settings)))

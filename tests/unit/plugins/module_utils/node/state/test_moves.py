@@ -10,9 +10,9 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Moved
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import MovedGuest
 
-ROW = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1795700440.5, 1.25, 0.2)
+ROW = MovedGuest("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1795700440.5, 1.25, 0.2)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ class Making:
         self.meanwhile: t.Callable[[], None] = lambda: None
         self.error: VTorqueError | None = None
 
-    def __call__(self, wanted: making.Wanted, *more: t.Any) -> template.Template:
+    def __call__(self, wanted: making.TemplateSpec, *more: t.Any) -> template.Template:
         self.meanwhile()
         more[-1]("it boots")
         if self.error:

@@ -140,7 +140,7 @@ def test_selftest_job_belongs_to_the_requested_user(
 def test_wrong_command_line(site: Site, uid: int, arguments: tuple[str, ...], why: str) -> None:
     site.uid = uid
     with pytest.raises(UserFault, match=why):
-        main.show(["selftest", *arguments])
+        main.run_subject(["selftest", *arguments])
     assert site.stored == []
 
 
@@ -163,7 +163,7 @@ def test_how_it_ends(
 def test_interrupted_it_takes_its_jobs_back(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.interrupted = True
     with pytest.raises(KeyboardInterrupt):
-        main.show(["selftest", "--each-node"])
+        main.run_subject(["selftest", "--each-node"])
     assert site.deleted == ["cn1.fe", "cn2.fe"]
     assert "interrupted: deleted: cn1.fe, cn2.fe" in capsys.readouterr().err
     assert site.stored == ["cn1", "cn2"]
@@ -173,7 +173,7 @@ def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str
     """What fails for the second node must not leave the first one's job."""
     site.broken = "cn2"
     with pytest.raises(UserFault, match="is full"):
-        main.show(["selftest", "--each-node"])
+        main.run_subject(["selftest", "--each-node"])
     assert site.deleted == ["cn1.fe"]
     assert "vmgr: selftest: not done: deleted: cn1.fe\n" in capsys.readouterr().err
     assert site.stored == ["cn1", "cn2"]
@@ -182,7 +182,7 @@ def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str
 def test_fault_before_any_job_is_told_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.broken = "cn1"
     with pytest.raises(UserFault, match="is full"):
-        main.show(["selftest", "--each-node"])
+        main.run_subject(["selftest", "--each-node"])
     assert capsys.readouterr().err == "vmgr: selftest: left out, as they are not in use for VM jobs: cn3\n"
 
 

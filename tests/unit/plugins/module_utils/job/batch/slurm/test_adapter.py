@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared.server_command import Refused
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared.server_command import CommandRefused
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers, comment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
@@ -237,7 +237,7 @@ def test_node_that_slurm_spells_otherwise_is_asked_for_by_its_name() -> None:
             if command[0] == "sinfo":
                 return recorded("sinfo-nodes.json")
             if "cn1.example.org" in command:
-                raise Refused("squeue", "status 1: Invalid node name cn1.example.org")  # recorded
+                raise CommandRefused("squeue", "status 1: Invalid node name cn1.example.org")  # recorded
             return super()._run(*command, subject=subject)
 
     assert Spells(recorded("squeue-running.json")).jobs("cn1.example.org") == {"4.lab"}

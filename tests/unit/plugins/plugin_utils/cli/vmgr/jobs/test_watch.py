@@ -226,7 +226,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
 watch._watch = lambda *_asked: os._exit(0)  # what follows is the server's time
 sys.stdout.isatty = lambda: True
-main.show(["job", "watch", "7"])
+main.run_subject(["job", "watch", "7"])
 """
 
 
