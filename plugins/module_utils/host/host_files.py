@@ -50,7 +50,7 @@ SPEC: t.Dict[str, t.Any] = {
     "gone": {"type": "list", "elements": "path", "default": []},
 }
 """The arguments of the module, and of the action before it."""
-OF_CONTROLLER = ("template", "values", "source", "each")
+CONTROLLER_KEYS = ("template", "values", "source", "each")
 """What the action plugin turns into `content` and `path`."""
 
 Run = t.Callable[[t.Sequence[str]], t.Tuple[int, str]]
@@ -58,7 +58,7 @@ Label = t.Callable[[str], None]
 
 
 class PlacingError(Exception):
-    """What is wrong with one of them, in a sentence that names it.
+    """What is wrong with an entry, in a sentence that names it.
 
     Attributes:
         changes: what was done before it.
@@ -71,7 +71,7 @@ class PlacingError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One of them.
+    """An entry: a file, a directory, a link or a block, as it is to be.
 
     Attributes:
         path: absolute.
@@ -82,7 +82,7 @@ class Entry:
         force: whether what is there already may be replaced.
         within: a directory; where it is missing the entry is not wanted.
         marker: of a block, with `{mark}` for BEGIN and END.
-        validate: words of a command, of which `%s` becomes the name of a file that is to be placed.
+        validate: arguments of a command, of which `%s` becomes the name of a file that is to be placed.
     """
 
     path: str
@@ -98,7 +98,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What was done to one of them, or would be; `before` and `after` are for who compares them."""
+    """What was done to an entry, or would be; `before` and `after` are for a diff."""
 
     path: str
     before: str
@@ -106,18 +106,18 @@ class Change:
 
 
 class EntryWriter:
-    """One pass; in check mode later entries see what earlier ones would have done.
+    """Applies entries in one pass; in check mode later entries see what earlier ones would have done.
 
     Args:
         check: change nothing.
-        gone: paths that others would have removed, in check mode.
+        removed_paths: that others would have removed, in check mode.
         label: gives a new file the label that the host has for its place.
         run: runs a command; its status, and what it wrote.
     """
 
-    def __init__(self, *, check: bool, gone: t.Iterable[str], label: Label, run: Run) -> None:
+    def __init__(self, *, check: bool, removed_paths: t.Iterable[str], label: Label, run: Run) -> None:
         self._check, self._label, self._run = check, label, run
-        self._gone = set(gone) if check else set()
+        self._removed_paths = set(removed_paths) if check else set()
         self._planned: dict[str, bytes] = {}
         self._made: set[str] = set()
         self._kinds: dict[str, t.Callable[[Entry], Change | None]] = {
@@ -129,8 +129,8 @@ class EntryWriter:
             "empty": self._empty,
         }
 
-    def all(self, entries: t.Iterable[Entry]) -> list[Change]:
-        """Go through them in their order.
+    def apply(self, entries: t.Iterable[Entry]) -> list[Change]:
+        """Apply entries in their order.
 
         Raises:
             PlacingError: one cannot be placed; those before it are.
@@ -157,21 +157,23 @@ class EntryWriter:
         return self._kinds[entry.state](entry)
 
     def _is_there(self, path: str) -> bool:
-        return path in self._planned or path in self._made or (os.path.lexists(path) and not self._is_gone(path))
+        return path in self._planned or path in self._made or (os.path.lexists(path) and not self._is_removed(path))
 
-    def _is_gone(self, path: str) -> bool:
-        return bool(self._gone) and any(str(one) in self._gone for one in (path, *pathlib.Path(path).parents))
+    def _is_removed(self, path: str) -> bool:
+        return bool(self._removed_paths) and any(
+            str(one) in self._removed_paths for one in (path, *pathlib.Path(path).parents)
+        )
 
     def _is_directory(self, path: str) -> bool:
         """A link is none, whatever it leads to: what it leads to may be other hosts', too."""
         place = pathlib.Path(path)
-        return path in self._made or (place.is_dir() and not place.is_symlink() and not self._is_gone(path))
+        return path in self._made or (place.is_dir() and not place.is_symlink() and not self._is_removed(path))
 
     def _read(self, path: pathlib.Path) -> bytes | None:
         """What is in a file, or would be by now in check mode; None: there is none."""
         if str(path) in self._planned:
             return self._planned[str(path)]
-        return path.read_bytes() if path.is_file() and not self._is_gone(str(path)) else None
+        return path.read_bytes() if path.is_file() and not self._is_removed(str(path)) else None
 
     def _file(self, entry: Entry) -> Change | None:
         path = pathlib.Path(entry.path)
@@ -215,7 +217,7 @@ class EntryWriter:
                 path.chmod(mode)
             else:
                 self._replace(entry, path, content, mode, (uid, gid))
-        self._gone.discard(entry.path)
+        self._removed_paths.discard(entry.path)
         if former == content and had is not None:
             return Change(entry.path, _attributes(*had), _attributes(uid, gid, mode))
         return Change(entry.path, _text(former or b""), _text(content))
@@ -245,7 +247,7 @@ class EntryWriter:
     def _directory(self, entry: Entry) -> Change | None:
         path, mode = pathlib.Path(entry.path), _mode(entry)
         try:
-            found = path.stat() if not self._is_gone(entry.path) else None
+            found = path.stat() if not self._is_removed(entry.path) else None
         except FileNotFoundError:
             found = None
             if path.is_symlink():
@@ -304,14 +306,14 @@ class EntryWriter:
         return Change(entry.path, f"empty {kind}\n", "")
 
     def _forget(self, path: str) -> None:
-        """It is gone, or would be."""
-        self._gone.add(path)
+        """Note that a path is removed, or would be."""
+        self._removed_paths.add(path)
         self._planned.pop(path, None)
         self._made.discard(path)
 
     def _is_empty(self, path: pathlib.Path) -> bool:
         if path.is_dir():
-            return all(str(inner) in self._gone for inner in path.iterdir())
+            return all(str(inner) in self._removed_paths for inner in path.iterdir())
         # our blocks are still there in check mode
         content = self._read(path)
         return content is not None and not (BLOCK.sub(b"", content) if self._check else content)

@@ -55,27 +55,6 @@ class PciClass:
 
 
 @frozen
-class PciWish:
-    """What a guest is to have.
-
-    Attributes:
-        what: a class, or an address.
-        count: how many devices of the class.
-    """
-
-    what: str
-    count: int = 1
-
-    @property
-    def is_address(self) -> bool:
-        """Return whether it names one device."""
-        return ":" in self.what
-
-    def __str__(self) -> str:
-        return self.what if self.is_address else f"{self.what}:{self.count}"
-
-
-@frozen
 class DeviceWish:
     """PCI devices of the host that a guest is to have.
 
@@ -89,8 +68,13 @@ class DeviceWish:
     count: int = number_field(1, MOST, default=1)
     gpu: bool = False
 
+    @property
+    def is_address(self) -> bool:
+        """Return whether it names one device."""
+        return ":" in self.what
+
     def __str__(self) -> str:
-        return self.what if ":" in self.what else f"{self.what}:{self.count}"
+        return self.what if self.is_address else f"{self.what}:{self.count}"
 
 
 def full_address(text: str) -> str:
@@ -103,16 +87,16 @@ def full_address(text: str) -> str:
     return text if text.count(":") == 2 else f"0000:{text}"
 
 
-def read_wish(text: str) -> PciWish:
+def read_wish(text: str) -> DeviceWish:
     """Return what a part of a request's `pci=` asks for.
 
     Args:
         text: `gpu:1`, or an address; the form was checked (`job/request/keys.py`).
     """
     if "." in text:
-        return PciWish(full_address(text))
+        return DeviceWish(full_address(text))
     name, _colon, count = text.partition(":")
-    return PciWish(name, int(count))
+    return DeviceWish(name, int(count))
 
 
 def read_line(line: str) -> PciClass:

@@ -98,7 +98,7 @@ def _run(order: dict[str, t.Any], output: Output) -> session.End:
         joined=output.joined,
     )
     with LostWatch(directory) as watch:
-        if (lost := watch.lost()) is not None:
+        if (lost := watch.read_loss()) is not None:
             raise lost
         message = start.message(content)
         return session.Conversation(record, directory, "batch", message, watch, output.write).run()

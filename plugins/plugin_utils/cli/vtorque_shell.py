@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> session.End:
     interactive = os.isatty(0)
     command = system.read_command(arguments) if interactive else b""
     with LostWatch(directory) as watch:
-        if (lost := watch.lost()) is not None:
+        if (lost := watch.read_loss()) is not None:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         display = system.display_of(job) if interactive else ""
         if changed := changes(system, job, variables, x11=bool(display)):

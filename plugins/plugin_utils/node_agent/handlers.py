@@ -52,7 +52,15 @@ from ..bridge.node_settings import (
     read_settings,
     read_usable_configuration,
 )
-from .authorize import Caller, check, check_checkpoint, check_lost, check_suspension, plain_address, save_superior
+from .authorize import (
+    Caller,
+    authorize_part,
+    check_checkpoint,
+    check_lost,
+    check_suspension,
+    plain_address,
+    save_superior,
+)
 from .errors import ANSWERED, error_of
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
@@ -124,7 +132,7 @@ def _for_part(
         configuration = read(call.load)
         policy, settings = configuration
         try:
-            checked = check(part, policy, settings, call.environment)
+            checked = authorize_part(part, policy, settings, call.environment)
             return work(part, call, Site(configuration, deadline), checked)
         except ANSWERED as problem:
             error = error_of(problem)

@@ -55,7 +55,7 @@ class Trial:
         job: as the server last described it.
         ended: whether it is over.
         failure: why nothing can be proven.
-        asked: False: it had no end in time.
+        in_time: whether it ended in time.
         workload_s: seconds that the caller's program ran; None: there is none, or it was not run.
     """
 
@@ -67,7 +67,7 @@ class Trial:
     job: BatchJob | None = None
     ended: bool = False
     failure: Finding | None = None
-    asked: bool = True
+    in_time: bool = True
     workload_s: float | None = None
 
     @property
@@ -96,7 +96,9 @@ def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter, workl
     try:
         directory.mkdir(mode=0o700)
         (directory / selftest.TOKEN).write_text(f"{token}\n", encoding="ascii")
-        text = selftest.script(token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE, workload=workload)
+        text = selftest.render_script(
+            token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE, workload=workload
+        )
         (directory / "job.sh").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserFault(
@@ -180,7 +182,7 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advanc
         open_trials = [trial for trial in open_trials if not trial.ended and not trial.failure]
         if open_trials and time.monotonic() >= end:
             for trial in open_trials:
-                trial.asked = False
+                trial.in_time = False
                 problem = f"{trial.state_text}, not over after {timeout_s:.0f} s{silent}"
                 trial.failure = Finding("ended", BAD, "late", problem, "is a node free for it? --timeout waits longer")
             break
@@ -259,7 +261,7 @@ def report(
             if reasons
             else trial.failure
         )
-        return Report(label, (*submitted, failure), asked=trial.asked), record
+        return Report(label, (*submitted, failure), asked=trial.in_time), record
     paths = (trial.directory / "out", trial.directory / "err")
     _until(lambda: all(path.exists() for path in paths), FILES_S)
     record = _record(trial, records, RECORD_S if expected.keeps_records else 0.0)
@@ -272,7 +274,7 @@ def report(
         _read(trial.directory / selftest.SEEN) or "",
         record,
     )
-    return Report(label, (*submitted, Finding("ended"), *selftest.judge(expected, came))), record
+    return Report(label, (*submitted, Finding("ended"), *selftest.check_outcome(expected, came))), record
 
 
 def _record(trial: Trial, records: pathlib.Path, timeout_s: float) -> job_record.JobRecord | None:

@@ -74,7 +74,7 @@ def prepare(
     owner, name, guest_id = owner_of(user), settings.guest_name(slot), str(uuid.uuid4())
     write_guest_file(directory, GuestFile(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
     host_key = make_key("bench")
-    shared = shares.plan(settings, owner)
+    shared = shares.plan_mounts(settings, owner)
     serving = Serving(directory, owner, settings, qemu, Deadline.after(60))
     homes = tuple(
         (one.tag, virtiofsd.start(one.tag, one.directory, serving)) for one in shared.shares if one.kind == "virtiofs"

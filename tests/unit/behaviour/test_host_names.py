@@ -47,9 +47,9 @@ each_of_the_nodes_own = pytest.mark.parametrize("own", ["Node1", "NODE1", "node1
 def test_node_knows_that_it_is_meant(asked: str, own: str) -> None:
     part = dataclasses.replace(PART, node=asked)
     settings = node_settings.settings_of(Policy(), own)
-    assert authorize.check(part, Policy(), settings, {}) == authorize.Caller("", None)
+    assert authorize.authorize_part(part, Policy(), settings, {}) == authorize.Caller("", None)
     with pytest.raises(VTorqueError, match="is asked"):
-        authorize.check(dataclasses.replace(part, node=f"x{asked}"), Policy(), settings, {})
+        authorize.authorize_part(dataclasses.replace(part, node=f"x{asked}"), Policy(), settings, {})
 
 
 @each_spelling

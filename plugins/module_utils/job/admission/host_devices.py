@@ -27,7 +27,7 @@ WITHOUT_VERBS = ("vhostuser",)
 """Kinds that are of use to guests without verbs, too."""
 
 
-def read_wishes(value: Value | None) -> tuple[pci.PciWish, ...]:
+def read_wishes(value: Value | None) -> tuple[pci.DeviceWish, ...]:
     """Return what each guest is to have.
 
     Args:
@@ -72,7 +72,7 @@ def find_faults(values: t.Mapping[str, Value | None], origin: str, policy: Polic
             yield KeyFault(KEY, f"{what}:{count}", f"{times}no host of this site has more than {most}", origin)
 
 
-def _objection(wish: pci.PciWish, classes: t.Sequence[pci.PciClass], guests: int) -> str:
+def _objection(wish: pci.DeviceWish, classes: t.Sequence[pci.PciClass], guests: int) -> str:
     if not classes:
         return "this site hands no devices to guests (pci_classes)"
     if not wish.is_address:

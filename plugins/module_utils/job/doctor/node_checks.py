@@ -56,7 +56,7 @@ def checks(
     looks: dict[str, t.Callable[[], Finding]] = {
         "alarm": lambda: check_alarm(policy, open_hooks(policy.batch_system).hook_limits(policy)),
         **open_doctor(policy.batch_system).node_checks(policy, node, owner_uid=owner_uid, thorough=thorough),
-        "ssh": lambda: check_ways(batch, node, ssh_timeout_s, ssh),
+        "ssh": lambda: check_ssh(batch, node, ssh_timeout_s, ssh),
         "note": lambda: check_note(batch, node),
     }
     if thorough:
@@ -102,7 +102,7 @@ def note_finding(note: str) -> Finding:
     return Finding("note", WARN, "yes", note) if note else Finding("note", cell="-")
 
 
-def check_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH) -> Finding:
+def check_ssh(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH) -> Finding:
     """Check that this node can reach another one as root, without a question.
 
     The nodes stand in a ring, and each tries those behind it, so that a whole site tries each way once.

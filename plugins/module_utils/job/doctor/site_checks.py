@@ -84,9 +84,9 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
         return report
     site, machine = differing(settings, report.settings)
     if site:
-        found = Finding("configuration", BAD, "other", f"other than on {here}: {_few(site)}", INSTALL)
+        found = Finding("configuration", BAD, "other", f"other than on {here}: {_join_names(site)}", INSTALL)
     elif machine:
-        problem = f"other than on {here}: {_few(machine)}"
+        problem = f"other than on {here}: {_join_names(machine)}"
         found = Finding("configuration", WARN, "other", problem, "vmgr config show --origin, if that is not meant")
     else:
         found = Finding("configuration")
@@ -113,6 +113,6 @@ def add_server_state(report: Report, node: BatchNode | None) -> Report:
     return report.with_finding(Finding("note", WARN, "yes" if node.note else "-", problem))
 
 
-def _few(names: t.Sequence[str]) -> str:
+def _join_names(names: t.Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more

@@ -193,7 +193,7 @@ class Run:
                 return 0
             if wakeup in heard and (number := _deadly(self._heard(os.read(wakeup, 4096)))):
                 return number
-            if self._watch.fileno() in heard and (lost := self._watch.lost()) is not None:
+            if self._watch.fileno() in heard and (lost := self._watch.read_loss()) is not None:
                 self._drain(console)
                 if self._marks.end is None:
                     raise lost

@@ -25,7 +25,7 @@ from ...wire import lines
 from . import ssh_command
 from . import ssh_stream as line
 from .job_signals import CHECKPOINT, PARK, PAUSES, Witness, caught
-from .lost_guest import GuestLost, LostWatch, ends_with
+from .lost_guest import GuestLost, LostWatch, wait_for_end_or_loss
 from .ssh_stream import Line
 
 SILENT_S = 30.0
@@ -224,7 +224,7 @@ class Conversation:
         return all(marks.begun for marks in self._marks)
 
     def _look(self) -> None:
-        self._lost = self._lost or self._watch.lost()
+        self._lost = self._lost or self._watch.read_loss()
         if self._lost is not None:
             self._line.kill()
 
@@ -329,7 +329,7 @@ def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str],
     for number in PAUSES:
         signal.signal(number, lambda _number, _frame: shell_message.ring(directory))
     with subprocess.Popen(call, env=environment, cwd="/", restore_signals=True) as process:
-        lost = ends_with(process.pid, watch)
+        lost = wait_for_end_or_loss(process.pid, watch)
         if lost is None:
             return process.wait()
         process.kill()

@@ -125,7 +125,7 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     tags = [match[1] for match in map(LOG.fullmatch, names) if match]
     targets: dict[str, str] = {}
     with contextlib.suppress(VTorqueError):  # then the tag must do
-        targets = {mount.source: mount.target for mount in shares.plan(settings, owner).mounts}
+        targets = {mount.source: mount.target for mount in shares.plan_mounts(settings, owner).mounts}
     where = f"the virtiofsd of it on {settings.node_name} ended"
     found = {tag: Lifeline(f"its mount {targets.get(tag, tag)} is dead: {where}") for tag in tags}
     if user_disk.IMAGE_LOG in names:

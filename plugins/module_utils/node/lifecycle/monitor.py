@@ -166,7 +166,7 @@ class Watching:
             self._confine()
             lost = [name for name, guest in self._guests.items() if guest.lost or name in self._leaving.names]
             self._pausing.follow(self.domains, lost)
-            self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
+            self._sampler.run_due(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
             self._io.follow((*lost, *self._pausing.away), suspended=self._pausing.suspended)
             if self._telling is not None:

@@ -167,8 +167,8 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
         "ip saddr 0.0.0.0 drop",
         f"ip saddr != {own} drop",
-        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by `_match_answers`,
-        # whatever the address within; the kernel looks for the ports in later parts of a packet, too
+        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by
+        # `_match_answers`, whatever the address within; the kernel looks for the ports in later parts of a packet, too
         "ip frag-off & 0x1fff == 0 udp dport 68 drop",
         "udp sport 67 udp dport 68 drop",
         f"ip daddr @{job} accept",

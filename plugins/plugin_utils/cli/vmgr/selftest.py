@@ -126,7 +126,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
                 for trial in trials[begun:]:
                     expected = _expected(trial, policy, here, who, nodes, workload=bool(workload))
                     proven.append(selftest_call.report(trial, expected, job_record.RECORDS))
-            if not all(trial.asked for trial in trials):
+            if not all(trial.in_time for trial in trials):
                 break  # the next time would wait as long, for the same
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else "not done"
@@ -271,7 +271,7 @@ def _print_trials(call: argparse.Namespace, trials: t.Sequence[selftest_call.Tri
         _print_times(list(rows))
         missed = [report.node for report in reports if not report.well]
         print(f"Not proven: {len(missed)} of {len(reports)} jobs." if missed else "All of it is proven.")
-    if not all(report.asked for report in reports):
+    if not all(trial.in_time for trial in trials):
         return LATE
     return 0 if all(report.well for report in reports) else MISSED
 
@@ -285,7 +285,7 @@ def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRec
         "job_id": trial.job_id,
         "nodes": report.node.split(","),
         "proven": report.well,
-        "in_time": report.asked,
+        "in_time": trial.in_time,
         "findings": findings,
         "seconds": dict(_figures(trial, record)),
     }

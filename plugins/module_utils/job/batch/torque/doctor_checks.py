@@ -132,14 +132,14 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
     lacking = [node for node in nodes if not lets_root((*server.operators, *server.managers), node)]
     if lacking:
-        problem = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
+        problem = f"root is no operator on {_join_names(lacking)}: jobs there cannot be held, and nodes not set offline"
         return Finding("server", BAD, BAD, problem, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
     if not server.query_other_jobs:
         problem = "query_other_jobs is not True: nodes and users may not see jobs"
         return Finding("server", BAD, BAD, problem, "qmgr -c 's s query_other_jobs = True'")
     managers = [node for node in nodes if lets_root(server.managers, node)]
     if managers:
-        problem = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
+        problem = f"root of {_join_names(managers)} is a manager: an operator is enough, and less dangerous"
         return Finding("server", WARN, OK, problem, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
     if not server.down_on_error:
         problem = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
@@ -150,6 +150,6 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
     return Finding("server")
 
 
-def _few(names: t.Sequence[str]) -> str:
+def _join_names(names: t.Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more

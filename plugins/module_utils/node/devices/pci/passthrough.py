@@ -19,7 +19,7 @@ from ....errors import NodeFault, UserFault, VTorqueError
 from ....system.clock import Deadline
 from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
-from ....wire.pci import PciClass, PciWish
+from ....wire.pci import PciClass, DeviceWish
 from ...domain.domain_xml import DomainFacts
 from ...state.settings import NodeSettings
 from ...state.start_lock import lock_alone
@@ -131,9 +131,9 @@ class Picker:
         """
         for spec in self._taking.guests:
             for wish in spec.pci:
-                self.pick(spec, PciWish(wish.what, wish.count))
+                self.pick(spec, wish)
 
-    def pick(self, spec: GuestSpec, wish: PciWish) -> None:
+    def pick(self, spec: GuestSpec, wish: DeviceWish) -> None:
         """Add what a guest wishes."""
         if wish.is_address:
             self._pick_address(spec, wish)
@@ -157,7 +157,7 @@ class Picker:
         free = usable if granted is not None else self.sort(usable, pci_class, spec.index)
         self.chosen += [self.inspect(address, pci_class, spec.index) for address in free[: wish.count]]
 
-    def _pick_address(self, spec: GuestSpec, wish: PciWish) -> None:
+    def _pick_address(self, spec: GuestSpec, wish: DeviceWish) -> None:
         pci_class = next((one for one in self._settings.pci_classes if wish.what in one.addresses), None)
         if pci_class is None:
             why = f"the site hands on no such device of {self._settings.node_name}"
@@ -189,7 +189,7 @@ class Picker:
             other = "another program"
         return preflight.ChosenDevice(device, pci_class, 0, self._usage.of(device), other)
 
-    def _in_quarantine(self, wish: PciWish, devices: t.Sequence[str]) -> VTorqueError:
+    def _in_quarantine(self, wish: DeviceWish, devices: t.Sequence[str]) -> VTorqueError:
         found = [f"{device}: {self.quarantined[device].why}" for device in devices]
         if not found:
             return UserFault(f"pci={wish}", f"{self._settings.node_name} has fewer of them", "ask for fewer")

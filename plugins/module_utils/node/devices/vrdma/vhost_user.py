@@ -6,8 +6,9 @@
 qemu listens at a socket, and a port of ours on the site's bridge connects to it, and reads and writes the guest's
 memory.  In the guest it is an ordinary virtio card; where its image has rxe, verbs are made of it.
 
-The port's number on this node is in its name, in the MAC address and in the address of its guest, so that nobody has to
-be asked for them.  Rules of nftables see none of its frames: flows of the bridge hold the guest (`open_vswitch.confine_ports`).
+The port's number on this node is in its name, in the MAC address and in the address of its guest, so that there is no
+need to query them.  Rules of nftables see none of its frames: flows of the bridge confine the guest
+(`open_vswitch.confine_ports`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from ...network import addresses, nft_rules, reachable, taken_address
 from ...state import checkpoint_store, saved_memory, slots
 from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
-from ...storage import shares as sharing
+from ...storage import shares
 from ...system import memory, side_channels
 from ...system.cpus import Cores, format_cores
 from .. import room
@@ -67,10 +67,10 @@ def bring_back(
         raise SiteFault(f"checkpoint_dir on {settings.node_name}", why)
     key = job_key(part.job_id, part.start)
     room.check_neighbours(settings, key, domains, cores)
-    shared = sharing.plan(settings, part.owner)
+    mounts = shares.plan_mounts(settings, part.owner)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
-    whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
+    whom = reachable.reach(settings, here, mounts.file_servers, deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     on_bridge = [nft_rules.Guest(settings.tap_name(one.now.slot), one.now.mac, one.facts.address) for one in guests]

@@ -54,8 +54,8 @@ def test_host_has_the_first_line_of_a_name_that_fits_it() -> None:
 
 
 @pytest.mark.parametrize(("text", "wish"), [
-    ("gpu:2", pci.PciWish("gpu", 2)), ("3b:00.0", pci.PciWish("0000:3b:00.0")),
-    ("0001:3b:00.0", pci.PciWish("0001:3b:00.0")),
+    ("gpu:2", pci.DeviceWish("gpu", 2)), ("3b:00.0", pci.DeviceWish("0000:3b:00.0")),
+    ("0001:3b:00.0", pci.DeviceWish("0001:3b:00.0")),
 ])  # fmt: skip
-def test_wish_is_read(text: str, wish: pci.PciWish) -> None:
+def test_wish_is_read(text: str, wish: pci.DeviceWish) -> None:
     assert pci.read_wish(text) == wish

@@ -203,7 +203,7 @@ def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pyt
             file.truncate(1 << 42)
     wait(Batch(j1="C"), one)
     came: list[selftest.JobOutcome] = []
-    monkeypatch.setattr(selftest_call.selftest, "judge", lambda _expected, one: came.append(one) or ())
+    monkeypatch.setattr(selftest_call.selftest, "check_outcome", lambda _expected, one: came.append(one) or ())
     selftest_call.report(one, EXPECTED, tmp_path / "records")
     assert [len(text or "") for text in (came[0].output, came[0].errors)] == [100_000, 100_000]
 

@@ -347,14 +347,14 @@ def test_ways_to_other_nodes(
     tmp_path: pathlib.Path, names: tuple[str, ...], script: str, state: str, message: str
 ) -> None:
     """One that is not reached may itself be the one that is ill."""
-    finding = node_checks.check_ways(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
+    finding = node_checks.check_ssh(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
     assert finding.state == state
     assert finding.problem.startswith(message)
     assert bool(finding.problem) == bool(message)
 
 
 def test_ways_that_nobody_names() -> None:
-    finding = node_checks.check_ways(any_batch(silent=True), "cn1", 5)
+    finding = node_checks.check_ssh(any_batch(silent=True), "cn1", 5)
     assert (finding.state, finding.cell) == ("warn", "?")
 
 
