@@ -11,7 +11,7 @@ import typing as t
 from ..module_utils.errors import UserFault, VTorqueError
 from ..module_utils.host.host_files import CONTROLLER_KEYS, SPEC
 from ..module_utils.rendering.templates import render
-from ..plugin_utils.play.controller_action import ControllerAction
+from ..plugin_utils.job_actions.controller_action import ControllerAction
 
 Entry = t.Dict[str, t.Any]
 

@@ -28,12 +28,12 @@ from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_
 from ..module_utils.wire import form, messages, node_answers
 from ..module_utils.wire.node_command import ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase, write_record
-from ..plugin_utils.play.job_map import hosts_of, map_of
-from ..plugin_utils.play.node_answer import Answer, names_brought, read_answer, require_distinct
-from ..plugin_utils.play.node_connection import NodeCall, Reply, local_command, read_replies
-from ..plugin_utils.play.replacement import Replacement, send_part
-from ..plugin_utils.play.start_files import (
+from ..plugin_utils.job_actions.action_base import JobAction, JobPlace, Outcome, phase, write_record
+from ..plugin_utils.job_actions.job_map import build_job_map, hosts_of
+from ..plugin_utils.job_actions.node_answer import Answer, names_brought, read_answer, require_distinct
+from ..plugin_utils.job_actions.node_connection import NodeCall, Reply, local_command, read_replies
+from ..plugin_utils.job_actions.replacement import Replacement, send_part
+from ..plugin_utils.job_actions.start_files import (
     bare_file,
     guests_file,
     read_bare,
@@ -70,7 +70,7 @@ class ActionModule(JobAction):
         wanted = args["state"]
         timeout_s = remaining_s(args["timeout"], os.environ)
         before = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in hosts}
-        plan = plan_of(place, wanted)
+        plan = load_plan(place, wanted)
         self._brought = names_brought(plan)
         if plan is None and wanted == "present":
             if self.checking:
@@ -84,10 +84,10 @@ class ActionModule(JobAction):
             return Outcome(any(before.values()) != any(after.values()), before, after)
         with dying_with_ansible():
             if wanted == "absent" or plan is None:
-                return self._absent(place, parts, before, args["prefix"])
-            return self._present(place, plan, parts, before, args["prefix"])
+                return self._request_removal(place, parts, before, args["prefix"])
+            return self._request_guests(place, plan, parts, before, args["prefix"])
 
-    def _present(
+    def _request_guests(
         self,
         place: JobPlace,
         plan: JobPlan,
@@ -119,7 +119,7 @@ class ActionModule(JobAction):
         after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in calls}
         return Outcome(before != after, before, after, {"guests": after})
 
-    def _absent(
+    def _request_removal(
         self, place: JobPlace, parts: dict[str, messages.NodePart], before: dict[str, t.Any], prefix: str | None
     ) -> Outcome:
         with contextlib.ExitStack() as stack:
@@ -201,7 +201,7 @@ class ActionModule(JobAction):
             timeout_s = remaining_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else JOIN_S
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
-                job_map = map_of(plan, hosts, call.node, timeout_s)
+                job_map = build_job_map(plan, hosts, call.node, timeout_s)
                 call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
 
             # a broken configuration is the shell's to meet, which tells it
@@ -319,7 +319,7 @@ def remaining_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     return round(left, 3)
 
 
-def plan_of(place: JobPlace, wanted: str) -> JobPlan | None:
+def load_plan(place: JobPlace, wanted: str) -> JobPlan | None:
     """The plan of the start, read once for all hosts; None: there is none, or none that can be read for `absent`.
 
     Args:

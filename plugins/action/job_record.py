@@ -17,15 +17,15 @@ from ..module_utils.state import layout, login_fifos, records, shell_link
 from ..module_utils.system import files
 from ..module_utils.wire.form import to_dict
 from ..module_utils.wire.node_answers import GuestFacts
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
-from ..plugin_utils.play.shell_access import (
+from ..plugin_utils.job_actions.action_base import JobAction, JobPlace, Outcome, phase
+from ..plugin_utils.job_actions.shell_access import (
     all_guests,
     ready_record,
     shell_of,
     spec_of,
     write_access,
 )
-from ..plugin_utils.play.start_files import (
+from ..plugin_utils.job_actions.start_files import (
     read_bare,
     read_error,
     read_guests,

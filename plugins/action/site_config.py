@@ -16,7 +16,7 @@ from ..module_utils.job.config.policy_writer import policy_text
 from ..module_utils.job.config.role_variables import misspelt
 from ..module_utils.job.request.value_types import KeyFault
 from ..module_utils.time_budget import least_alarm_s
-from ..plugin_utils.play.controller_action import ControllerAction
+from ..plugin_utils.job_actions.controller_action import ControllerAction
 
 SPEC: t.Final[dict[str, t.Any]] = {
     "settings": {"type": "dict", "required": True},

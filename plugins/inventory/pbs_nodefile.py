@@ -80,7 +80,7 @@ from ..module_utils.job.config import policy_file
 from ..module_utils.state import layout
 from ..module_utils.system import files
 from ..module_utils.wire.messages import HOST_NAME, JOB_ID
-from ..plugin_utils.play.action_base import JobPlace, leave_error
+from ..plugin_utils.job_actions.action_base import JobPlace, leave_error
 
 SUFFIXES = ("pbs_nodefile.yml", "pbs_nodefile.yaml")
 NODEFILE_LIMIT = 1 << 24

@@ -72,7 +72,7 @@ def make_clone(
     xml = render_xml(spec, site_dir=settings.template_dir, compiled=settings.compiled_dir)
     xml = clone_xml.of_template(xml, clone_xml.count_ports(settings))
     identity = first_order.Identity(f"clone-{number}", spec.mac, uuid.uuid4().hex, str(uuid.uuid4()), spec.uuid)
-    order = functools.partial(first_order.order_of, identity, (), {})
+    order = functools.partial(first_order.format_first_order, identity, (), {})
     start.start(made, start.Clone(spec.name, place, xml, spec.agent, order), domains, Deadline.after(LONG_S))
 
 

@@ -31,7 +31,7 @@ from .lifecycle import present_absent
 from .network import private
 from .placement import hugepages
 from .removal import run_files
-from .removal.inventory import Remain, remains, remains_without_libvirt
+from .removal.leftovers import Leftover, list_leftovers, list_leftovers_without_libvirt
 from .removal.remove import save_console
 from .removal.suspects import Suspects
 from .state import guest_file, slots, start_lock
@@ -74,14 +74,14 @@ class Start:
     key: str
     job_id: str
     number: int
-    remains: tuple[Remain, ...]
+    leftovers: tuple[Leftover, ...]
     has_run_directory: bool
 
     @property
     def contents(self) -> str:
         """What is here of it."""
         run = [f"run directory {self.key}"] if self.has_run_directory else []
-        return ", ".join([*map(str, self.remains), *run])
+        return ", ".join([*map(str, self.leftovers), *run])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class SweepReport:
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Inspection:
     starts: tuple[Start, ...]
-    strangers: tuple[Remain, ...]
+    strangers: tuple[Leftover, ...]
     silent: NodeFault | None = None
 
 
@@ -202,7 +202,7 @@ def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> SweepRepor
         VTorqueError: another sweep is at work.
     """
     with _alone(settings, deadline):
-        seen = _sort(remains_without_libvirt(settings), settings)
+        seen = _sort(list_leftovers_without_libvirt(settings), settings)
         judged = [
             _Judgement(start, Standing.EARLIER, _EARLIER) for start in seen.starts if _of_earlier_boot(start, settings)
         ]
@@ -227,14 +227,14 @@ def _alone(settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
 def _inspect(settings: NodeSettings) -> _Inspection:
     try:
         with Domains(settings.libvirt_uri) as domains:
-            there = remains(settings, domains)
+            there = list_leftovers(settings, domains)
     except NodeFault as fault:
-        return dataclasses.replace(_sort(remains_without_libvirt(settings), settings), silent=fault)
+        return dataclasses.replace(_sort(list_leftovers_without_libvirt(settings), settings), silent=fault)
     return _sort(there, settings)
 
 
-def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Inspection:
-    by_key: dict[str, list[Remain]] = {}
+def _sort(there: t.Iterable[Leftover], settings: NodeSettings) -> _Inspection:
+    by_key: dict[str, list[Leftover]] = {}
     for thing in there:
         by_key.setdefault(thing.key, []).append(thing)
     runs = set(run_files.run_keys(settings))
@@ -246,7 +246,7 @@ def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Inspection:
             starts.append(Start(key, *named, things, key in runs))
             continue
         strangers += [thing for thing in things if thing.name != OF_THE_FILE_SYSTEM]
-        strangers += [Remain("run directory", key, key)] if key in runs else []
+        strangers += [Leftover("run directory", key, key)] if key in runs else []
     return _Inspection(tuple(starts), tuple(strangers))
 
 
@@ -312,7 +312,7 @@ def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
     if not boots or "" in boots or now in boots:
         return False
     # no process and no lock outlives its boot; who says so all the same is believed
-    at_work = any(thing.kind in ("process", "domain") for thing in start.remains)
+    at_work = any(thing.kind in ("process", "domain") for thing in start.leftovers)
     return not at_work and not start_lock.is_held(start_lock.start_lock(settings, start.key))
 
 
@@ -344,7 +344,7 @@ def _take_away(
             if one.standing is Standing.EARLIER:
                 things = _remove_earlier(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             else:
-                if start.remains and silent is not None and not present_absent.is_bare(*_named(start), settings):
+                if start.leftovers and silent is not None and not present_absent.is_bare(*_named(start), settings):
                     raise silent
                 things = _remove_over(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             removed.append(StartReport(start.key, one.why, things))
@@ -358,10 +358,10 @@ def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tu
     if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
-    if start.remains:
+    if start.leftovers:
         bare = present_absent.is_bare(*_named(start), settings)
         things = present_absent.absent(start.job_id, start.number, settings, deadline, bare=bare)
-        if here := present_absent.left(settings, start.job_id, start.number, bare=bare):
+        if here := present_absent.describe_leftovers(settings, start.job_id, start.number, bare=bare):
             raise VTorqueError("still here", ", ".join(here))
     else:
         start_lock.bury(settings, start.key)

@@ -14,7 +14,7 @@ import typing as t
 
 from ...module_utils.errors import UserFault
 from ...module_utils.job.admission import numa
-from ...module_utils.job.admission.host_devices import read_wishes
+from ...module_utils.job.admission.request_devices import read_wishes
 from ...module_utils.job.admission.resolve import SITE_DEFAULT
 from ...module_utils.job.admission.submission import Submission
 from ...module_utils.job.config.parameters import Policy

@@ -19,10 +19,10 @@ from ...module_utils.job.admission.submission import Site, Submission, prepare
 from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front, submit_command
 from ...module_utils.job.config.batch_systems import commands_parameter
 from ...module_utils.job.config.policy_file import PATH, load
+from ...module_utils.job.request.demand import NodeSize
 from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
-from ...module_utils.job.request.sizes import NodeSize
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
@@ -30,7 +30,7 @@ from .output import environment, messages
 if t.TYPE_CHECKING:
     from ...module_utils.job.batch.contract import FrontAdapter, FrontJob, SubmitCall
     from ...module_utils.job.config.parameters import Policy
-    from ...module_utils.job.request.handover import Handover
+    from ...module_utils.job.request.command_call import CommandCall
     from .output.json_output import Query
 
 PROGRAM = "vsub"
@@ -157,7 +157,7 @@ def _submit(call: Call) -> int:
         if any(asked.layers):
             why = "VM jobs are switched off on this site"
             raise UserFault("-vm", why, f"without -vm {program} is {command}")
-        return _dry_run_bare(call, asked) if dry else _hand_over(call, asked.as_it_is())
+        return _dry_run_bare(call, asked) if dry else _run_command_call(call, asked.as_it_is())
     host = os.uname().nodename
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "the site takes no VM jobs from here (disabled_hosts_list)", "use another host")
@@ -168,7 +168,7 @@ def _submit(call: Call) -> int:
     submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))
     for notice in submission.notices:
         print(f"{program}: {notice}", file=sys.stderr)
-    return _print_submission(call, submission, asked) if dry else _hand_over(call, submission.handover)
+    return _print_submission(call, submission, asked) if dry else _run_command_call(call, submission.command_call)
 
 
 def _home() -> str:
@@ -184,28 +184,28 @@ def _sizes(call: Call, queue: str) -> tuple[NodeSize, ...]:
         return ()
 
 
-def _hand_over(call: Call, handover: Handover) -> int:
+def _run_command_call(call: Call, command_call: CommandCall) -> int:
     """Become the command; or run it, where something is to be done after it: a copy removed, a refusal explained."""
-    if handover.text is not None and handover.at < 0:
+    if command_call.text is not None and command_call.at < 0:
         fd = os.memfd_create("stdin")
         with os.fdopen(fd, "wb", closefd=False) as stream:
-            stream.write(handover.text)
+            stream.write(command_call.text)
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
-    elif handover.text is not None or handover.refusal:
-        status = _run(call, handover.argv, handover)
-        if status and handover.refusal:
-            print(f"{call.front.PROGRAM}: {handover.refusal}", file=sys.stderr)
+    elif command_call.text is not None or command_call.refusal:
+        status = _run(call, command_call.argv, command_call)
+        if status and command_call.refusal:
+            print(f"{call.front.PROGRAM}: {command_call.refusal}", file=sys.stderr)
         return status
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execve(call.command, [call.command, *handover.argv], call.environment)  # noqa: S606 - no shell is the point
+        os.execve(call.command, [call.command, *command_call.argv], call.environment)  # noqa: S606 - no shell is the point
     except OSError as error:
         raise _no_command(call, error) from error
 
 
-def _run(call: Call, argv: t.Sequence[str], copied: Handover | None = None) -> int:
+def _run(call: Call, argv: t.Sequence[str], copied: CommandCall | None = None) -> int:
     """Run the command to its end, over a copy of the script where it is to read another; return its exit status."""
     from . import command_child  # 10 ms that only those pay who do not become the command
 
@@ -240,7 +240,7 @@ def completion_values(vm_img_dir: str) -> dict[str, t.Any]:
 
 
 def _print_submission(call: Call, submission: Submission, asked: FrontJob) -> int:
-    command = [call.command, *submission.handover.argv]
+    command = [call.command, *submission.command_call.argv]
     _dry_run().print_submission(submission, call.policy, call.front.COMMAND, command, asked.vm_lines, call)
     return 0
 

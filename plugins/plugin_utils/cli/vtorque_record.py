@@ -27,8 +27,8 @@ from ...module_utils.job.batch.api import BatchJob, PastJob, UnknownJob
 from ...module_utils.job.batch.registry import find_past_job, open_batch
 from ...module_utils.job.config import consistency, parameters, policy_file
 from ...module_utils.job.records import retention
-from ...module_utils.job.records.handover import archive, delivery, transfer_format
-from ...module_utils.job.records.handover.archive import RecordRejected
+from ...module_utils.job.records.transfer import archive, delivery, transfer_format
+from ...module_utils.job.records.transfer.archive import RecordRejected
 from ...module_utils.state import event_log, layout
 from ...module_utils.system.process import process_limits
 from ...module_utils.text import printable

@@ -94,7 +94,7 @@ def _run(arguments: list[str]) -> session.End:
             "this program is the shell of batch jobs, started by the batch system and not by hand",
             "submit a job with vsub",
         )
-    directory, record = start_record.find(system.own_job(job), job_id)
+    directory, record = start_record.read_start_record(system.own_job(job), job_id)
     if isinstance(record, RefusalRecord):
         raise JobRefused(record)
     where = system.start_directory(job, record.directory)

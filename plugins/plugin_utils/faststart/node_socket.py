@@ -4,7 +4,7 @@
 """The mother superior's own `vtorque-node`, asked by the hook while Ansible still loads.
 
 It is the same program with the same requests and answers; a socket that Ansible inherits stands for the connection
-(`play/node_connection.py`).
+(`job_actions/node_connection.py`).
 """
 
 from __future__ import annotations

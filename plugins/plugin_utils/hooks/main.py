@@ -23,12 +23,12 @@ from ...module_utils.job.batch.hook_call import HookCall, HookEnd, Role, hook_be
 from ...module_utils.job.batch.registry import launchers_system, open_hooks
 from ...module_utils.job.hooks.start import Places
 from ...module_utils.state import event_log
-from ...module_utils.system.process import signals as ending
+from ...module_utils.system.process import signals
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SYSLOG_S
 from ..faststart import mark
 from ..faststart.head_start import HeadStart
-from ..faststart.preloaded import PreloadedPlayer
+from ..faststart.preloaded import PreloadedRunner
 from ..faststart.spawn import EarlyProgram
 
 if t.TYPE_CHECKING:
@@ -77,21 +77,21 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
 def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = None) -> Ending | None:
     if call.role == Role.BEGIN_FIRST:
         with (
-            PreloadedPlayer(places.ansible, places.run_dir) as player,
-            HeadStart(program, player, place=places.run_dir / mark.NAME, config=places.config) as head_start,
+            PreloadedRunner(places.ansible, places.run_dir) as runner,
+            HeadStart(program, runner, place=places.run_dir / mark.NAME, config=places.config) as head_start,
         ):
             if call.marked:
                 head_start.begin()
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
-            return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
+            return prologue.run(call, places, runner, began=hook_began(), head_start=head_start)
     from ...module_utils.job.hooks import epilogue  # which a prologue does without
 
     if call.role == Role.END_FIRST:
         from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
 
         try:
-            epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)
+            epilogue.run(call, places, began=hook_began(), end_leftovers=leftover_processes.end_leftovers)
         finally:
             from . import start_sweep  # 3 ms that a prologue does not pay
 
@@ -132,8 +132,8 @@ def raise_alarm(text: str, *, grave: bool) -> None:
 
 def _reset_process() -> None:
     """Undo what a hook inherits: blocked and ignored signals, the umask (recorded on TORQUE 6.1.3)."""
-    ending.reset_signals()
-    ending.unblock_signals()
+    signals.reset_signals()
+    signals.unblock_signals()
     os.umask(0o022)
 
 

@@ -30,7 +30,7 @@ from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
-from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
+from ...module_utils.time_budget import LEFTOVERS_CHECK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import (
     CheckpointStep,
@@ -139,13 +139,16 @@ def _for_part(
         # what failed may be libvirt's silence, which has used up the time
         bare = bool(part.bare_slots)
         return make_failure(
-            error, present_absent.left(settings, part.job_id, part.start, connect_s=LEFT_LOOK_S, bare=bare)
+            error,
+            present_absent.describe_leftovers(
+                settings, part.job_id, part.start, connect_s=LEFTOVERS_CHECK_S, bare=bare
+            ),
         )
 
     return handle
 
 
-def _present(part: NodePart, call: Call, site: Site, checked: Caller) -> Answer:
+def _handle_present(part: NodePart, call: Call, site: Site, checked: Caller) -> Answer:
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
     report_lost: list[str] = []
@@ -177,7 +180,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Caller) -> Answer:
         else:
             checkpoint_store.forget_parked(settings.checkpoint_dir, part.job_id)
     load_needed(warm=settings.warm_start)
-    found = client.present(
+    found = client.request_guests(
         part,
         settings,
         deadline,
@@ -191,14 +194,14 @@ def _present(part: NodePart, call: Call, site: Site, checked: Caller) -> Answer:
     return make_answer(guests=[to_dict(guest) for guest in found])
 
 
-def _absent(part: NodePart, _call: Call, site: Site, _checked: Caller) -> Answer:
+def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Caller) -> Answer:
     """What was removed of a start, what is left, and what its guests used and wrote."""
     settings = site.settings
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
     came_from = moves.source_of(settings.start_dir(part.job_id, part.start))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
-    patience_s = max(0.5, site.deadline.left_s(LEFT_LOOK_S))
-    left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
+    patience_s = max(0.5, site.deadline.left_s(LEFTOVERS_CHECK_S))
+    left = present_absent.describe_leftovers(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
     record = settings.record_dir(part.job_id, part.start)
     used = [to_dict(one) for one in usage.read_use(record)]
     consoles = [to_dict(one) for one in console_tail.read_ends(record)]
@@ -226,11 +229,11 @@ def _bare_host(
     ours = environment.get("SSH_CONNECTION", "").split()[2:3]
     for earlier in present_absent.earlier_starts(part, settings):
         present_absent.absent(part.job_id, earlier, settings, deadline)
-    host: BareHost = load_bare_host().present(part, settings, deadline, plain_address(ours[0]) if ours else "")
+    host: BareHost = load_bare_host().ensure_bare_host(part, settings, deadline, plain_address(ours[0]) if ours else "")
     return host
 
 
-def _join(job_map: JobMap, call: Call) -> Answer:
+def _handle_join(job_map: JobMap, call: Call) -> Answer:
     """This node's guests, or the host that stays bare, are told of the whole job.
 
     Raises:
@@ -371,8 +374,8 @@ def lost_guest_command(superior: str) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, read_configuration)),
-    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, read_usable_configuration)),
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_handle_present, read_configuration)),
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_handle_absent, read_usable_configuration)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "suspend": Kind(functools.partial(from_dict, Suspension), _suspension),
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
@@ -389,7 +392,7 @@ KINDS: dict[str, Kind] = {
     "topology": Kind(_decode_topology, _answer_topology),
 }
 """By the request's `do`, for the first line of a connection."""
-SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _join)}
+SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _handle_join)}
 """For the second one."""
 
 

@@ -81,7 +81,7 @@ def answer_arrival(
         start_lock.tombstone(settings, key).unlink(missing_ok=True)
     save_superior(part, arrival.source, settings)
     load_needed(warm=False)
-    found = client.present(part, settings, deadline, tell=tell(arrival.source), arrival=arrival)
+    found = client.request_guests(part, settings, deadline, tell=tell(arrival.source), arrival=arrival)
     return make_answer(guests=[to_dict(one) for one in found])
 
 

@@ -65,7 +65,7 @@ def main() -> int:
     if answer["ok"] and sys.argv[1:2] == [END_LEFT]:
         from ..bridge.upkeep import leftover_processes  # 4 ms that only the end of a job pays
 
-        leftover_processes.end_left_of_sister(sys.argv[2:], load, host_name())
+        leftover_processes.end_leftovers_of_sister(sys.argv[2:], load, host_name())
     return 0
 
 

@@ -36,7 +36,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.ssh
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import end_processes
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.leftovers import end_processes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,

@@ -347,7 +347,7 @@ class Node:
             if fault:
                 self.faults.arm(*fault)
             part = self.part(job_id, within_s, own=own)
-            found = self.client.present(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
+            found = self.client.request_guests(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
             return [one.name for one in found]
 
         return in_child(work)
@@ -374,7 +374,7 @@ class Node:
 
     def left(self, job_id: str) -> t.Any:
         """What there is of a job."""
-        return in_child(lambda: self.present_absent.left(self.settings, job_id))["answer"]
+        return in_child(lambda: self.present_absent.describe_leftovers(self.settings, job_id))["answer"]
 
     def lives(self, job_id: str) -> bool:
         """Does a job have its guest?"""

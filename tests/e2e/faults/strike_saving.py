@@ -119,7 +119,7 @@ class Saving:
             plan = self.plan(part.owner, self.key, (part,), 1, job_id, start, self.name, "")
             (run / self.layout.PLAN).write_text(plan.to_json())
             deadline = self.clock.Deadline.after(self.strike.MAKE_S)
-            return [one.name for one in self.client.present(part, self.settings, deadline, tell=())]
+            return [one.name for one in self.client.request_guests(part, self.settings, deadline, tell=())]
 
         return self.strike.in_child(work)
 

@@ -24,8 +24,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import me
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding, Report
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import examine
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_answer
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 
 SPELLINGS = ("Node1", "NODE1.cluster", "node1")
 OWNER = messages.Owner("alice", 4242, 4242, "alice", "/home/alice", "/bin/sh")

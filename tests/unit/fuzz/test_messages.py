@@ -30,8 +30,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import (
     node_topology,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import node_drawing, node_picture
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_answer
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, protocol
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
 
 from .inputs import JSON, ODD, TEXTS, as_bytes, check_message, damaged, spoiled, tried

@@ -24,7 +24,7 @@ from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import DISK, FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
 from ..request.value_types import KeyFault, Value, encode_value, format_value, nearest
-from . import host_devices, numa
+from . import numa, request_devices
 
 SITE_DEFAULT = "site default"
 
@@ -115,14 +115,14 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> ResolvedRequest
     faults.extend(_contradiction(values, origins))
     faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):
-        faults.extend(host_devices.find_faults(values, origins["pci"], policy))
+        faults.extend(request_devices.find_faults(values, origins["pci"], policy))
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
-    faults.extend(host_devices.resolve_region(choices))
+    faults.extend(request_devices.resolve_region(choices))
     image = next((one for one in offers.images or () if one.name == values["img"]), None)
-    faults.extend(host_devices.resolve_rdma(choices, image.rdma if image else ""))
+    faults.extend(request_devices.resolve_rdma(choices, image.rdma if image else ""))
     faults.extend(_resolve_spare(values, origins, policy))
-    faults.extend(host_devices.resolve_networks(choices))
+    faults.extend(request_devices.resolve_networks(choices))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))

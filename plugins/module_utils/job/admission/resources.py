@@ -9,7 +9,7 @@ import typing as t
 
 from ...text import format_mib
 from ..config.parameters import Policy
-from ..request.sizes import Demand, NodeSize
+from ..request.demand import Demand, NodeSize
 from ..request.value_types import KeyFault
 from . import numa
 from .resolve import SITE_DEFAULT, ResolvedRequest

@@ -17,12 +17,12 @@ from ...frozen import frozen
 from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
-from ..request.handover import Handover
+from ..request.command_call import CommandCall
+from ..request.demand import Demand, NodeSize
 from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
-from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import host_devices, metadata, mixed, numa, osv, vcpu_map
+from . import metadata, mixed, numa, osv, request_devices, vcpu_map
 from .resolve import SITE_DEFAULT, Offers, ResolvedRequest, parts_in_the_way, resolve, survival_of
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
@@ -62,7 +62,7 @@ class Submission:
     """What the batch system's command gets.
 
     Attributes:
-        handover: its call.
+        command_call: its call.
         resolved: the request with everything decided, for people; root decides afresh when the job starts.
         notices: what was raised, and why, one line each.
         hosts: how many hosts the job asks for; None: the batch system decides.
@@ -75,7 +75,7 @@ class Submission:
         warm: how its guests will start, in words; "": the site has no warm starts.
     """
 
-    handover: Handover
+    command_call: CommandCall
     resolved: ResolvedRequest
     notices: tuple[str, ...]
     need: Demand
@@ -138,15 +138,15 @@ def prepare(
         raise RequestErrors(faults, request)
     if need.spare:
         request = mixed.with_spare_count(request, need.spare)
-    handover, notices = asked.submission(request.with_log(log), need, policy)
-    region = resolved.figure(host_devices.REGION_SIZE)
-    if raised := host_devices.notice_of_region(request.values.get(host_devices.REGION_SIZE), region):
+    command_call, notices = asked.submission(request.with_log(log), need, policy)
+    region = resolved.figure(request_devices.REGION_SIZE)
+    if raised := request_devices.notice_of_region(request.values.get(request_devices.REGION_SIZE), region):
         notices = (*notices, raised)
     described = _describe_pinning(pinning, resolved, policy)
     bare = hosts is not None and mixed.vm_hosts(resolved, hosts) < hosts
     survival = survival_of(resolved, policy, site.offers, interactive=asked.interactive, bare=bare)
     warm = describe_warm_start(_cold_because(resolved, policy, site.offers)) if policy.warm_start else ""
-    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, survival, warm)
+    return Submission(command_call, resolved, notices, need, hosts, added, described, known, pinning, survival, warm)
 
 
 def _cold_because(resolved: ResolvedRequest, policy: Policy, offers: Offers) -> frozenset[str]:

@@ -11,7 +11,7 @@ from ...errors import SiteFault
 from ...frozen import frozen
 
 if t.TYPE_CHECKING:
-    from ..request.sizes import NodeSize
+    from ..request.demand import NodeSize
 
 CHECKPOINT_SIGNAL, PARK_SIGNAL = 60, 61
 """By which the owner of a job asks its shell for a checkpoint, which has the same (`job/shell/job_signals.py`)."""
@@ -50,8 +50,8 @@ class BatchJob:
         walltime_s: seconds asked for, 0 when nothing is said.
         variables: of the submission; empty where the server does not show it.
         submit_args: arguments of the command that took it, for people.
-        resource_list: what it asks for, by resource; `mem` as `request.sizes.mem_mib` reads it; `devices`: those of
-            nodes that no guest can have yet.
+        resource_list: what it asks for, by resource; `mem` in the form of `request.demand.parse_batch_memory`;
+            `devices`: those of nodes that no guest can have yet.
         account: what the user said with `-A`, or "".
         hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
         exit_status: how it ended; None before that.

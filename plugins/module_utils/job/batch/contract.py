@@ -16,9 +16,9 @@ if t.TYPE_CHECKING:
 
     from ...wire.health_report import Finding
     from ..config.parameters import Policy
-    from ..request.handover import Handover
+    from ..request.command_call import CommandCall
+    from ..request.demand import Demand, NodeSize
     from ..request.request import Request
-    from ..request.sizes import Demand, NodeSize
     from ..request.value_types import KeyFault
     from .api import BatchJob, BatchSystem, PastJob
     from .hook_call import HookCall, HookEnd, HookLimits
@@ -364,10 +364,10 @@ class FrontJob(t.Protocol):
     def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
         """Sizes that the user gave and no node has; nothing is known of nodes where there are none."""
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what the command gets of a job without virtual machines."""
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
         """Return what the command gets of a job in virtual machines, and what was raised for it, a line each.
 
         Args:

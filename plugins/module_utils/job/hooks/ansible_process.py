@@ -16,7 +16,7 @@ from ...frozen import frozen
 from ...system import files
 from ...system.process import supervised
 from ...system.process.environment import ROOT_ENVIRONMENT
-from .play_call import HOOK, PLAIN
+from .playbook_call import HOOK, PLAIN
 
 SETTINGS = "ansible.cfg"
 """In the run directory of the node, for all its jobs: Ansible reads it when it begins to load."""
@@ -25,15 +25,15 @@ HOME = "ansible"
 
 
 @frozen
-class Play:
-    """What is to be played.
+class PlaybookCall:
+    """One call of ansible-playbook.
 
     Attributes:
         arguments: of ansible-playbook.
         variables: what it finds in its environment.
         timeout_s: seconds.
         log: where its output goes.
-        plain: play by ansible-playbook itself (`fast_start` of the site).
+        plain: run ansible-playbook itself (`fast_start` of the site).
         unwanted: ends it when it says so.
     """
 
@@ -45,11 +45,11 @@ class Play:
     unwanted: supervised.Unwanted | None = None
 
 
-class Player:
-    """The process that plays.
+class PlaybookRunner:
+    """Runs playbooks, each in a process of its own.
 
     Args:
-        command: the call of `cli/play.py`.
+        command: the call of `cli/run_playbook.py`.
         run_dir: root's directory of what is true while jobs run.
     """
 
@@ -70,7 +70,7 @@ class Player:
         return False
 
     def settle(self, text: str) -> None:
-        """See to it that it plays with these settings.
+        """See to it that playbooks run with these settings.
 
         Raises:
             VTorqueError: they were not written.
@@ -78,11 +78,11 @@ class Player:
         if not self.settled(text):
             files.write(self.settings, text)
 
-    def play(self, play: Play) -> int | None:
-        """Play, and wait for its end.
+    def run(self, call: PlaybookCall) -> int | None:
+        """Run a playbook, and wait for its end.
 
         Args:
-            play: what is to be played.
+            call: of ansible-playbook.
 
         Returns:
             Its exit status, negative for a signal; None: it was ended at its deadline.
@@ -90,10 +90,10 @@ class Player:
         Raises:
             OSError: it could not be started.
         """
-        command = [*self._command, *((PLAIN,) if play.plain else ()), *play.arguments]
-        environment = {**self._environment(), **play.variables}
+        command = [*self._command, *((PLAIN,) if call.plain else ()), *call.arguments]
+        environment = {**self._environment(), **call.variables}
         code = supervised.run(
-            command, timeout_s=play.timeout_s, log=play.log, environment=environment, unwanted=play.unwanted
+            command, timeout_s=call.timeout_s, log=call.log, environment=environment, unwanted=call.unwanted
         )[0]
         if code != 0:
             self._tidy_ended()
@@ -117,6 +117,6 @@ class Player:
 
     def _tidy(self, pid: int) -> None:
         """What Ansible would have removed itself: its temporary files, in a directory with its number."""
-        # the number, then eight letters and digits (tempfile.mkdtemp): exact, for others play too
+        # the number, then eight letters and digits (tempfile.mkdtemp): exact, for playbooks of others run too
         for path in (self._run_dir / HOME).glob(f"ansible-local-{pid}{'?' * 8}"):
             shutil.rmtree(path, ignore_errors=True)

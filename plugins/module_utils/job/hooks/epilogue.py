@@ -30,9 +30,9 @@ from ..config import policy_file
 from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..records import writer
-from ..records.handover import delivery, transfer_format
 from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
+from ..records.transfer import delivery, transfer_format
 from ..request.value_types import encode_value
 from . import playbook, user_script
 from .live_log import log_wishes
@@ -45,23 +45,23 @@ COPIED = {
     **{key: f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)},
 }
 """Records of the run directory that the job's record keeps, each under its own name."""
-LEFT_LENGTH = 2000
+LEFTOVER_LENGTH = 2000
 
 
-EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
+EndLeftovers = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
 """Ends what the job left on this node itself (`plugin_utils/bridge/upkeep/leftover_processes.py`)."""
 END_LEFT = "--end-left"
 """Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
 
 
-def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | None = None) -> None:
+def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLeftovers | None = None) -> None:
     """Remove what there is of the job on all its nodes, and close its record.
 
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
         began: when the batch system started the hook, in seconds of the monotonic clock.
-        end_left: ends what the job left on this node itself, when its guests are gone.
+        end_leftovers: ends what the job left on this node itself, when its guests are gone.
 
     Raises:
         VTorqueError: something of the job is left; everything was tried.
@@ -75,7 +75,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
     event_log.configure(log_settings_of(policy), component="epilogue")
     if broken is not None:  # of what the site wants, nothing that hurts is guessed
-        end_left = None
+        end_leftovers = None
     ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
     until = hook_call.deadline(ends, began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
@@ -84,7 +84,10 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
             start = Start(call.job_id, number, places)
             # the inventory speaks of the newest start; what an older one left is on this node
             alone = number != max(numbers)
-            left = _end(call, start, policy, began, until, alone=alone, end_left=None if alone else end_left) or left
+            left = (
+                _end(call, start, policy, began, until, alone=alone, end_leftovers=None if alone else end_leftovers)
+                or left
+            )
     if left is not None:
         raise left
 
@@ -119,7 +122,14 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
 
 
 def _end(
-    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
+    call: HookCall,
+    start: Start,
+    policy: Policy,
+    began: float,
+    until: float,
+    *,
+    alone: bool,
+    end_leftovers: EndLeftovers | None,
 ) -> VTorqueError | None:
     level = _log_level(start, policy)
     event_log.configure(job_level=level)
@@ -132,16 +142,16 @@ def _end(
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
-            failed = None if alone else _play(start, policy, until, log, detail=level != event_log.INFO)
+            failed = None if alone else _run_playbook(start, policy, until, log, detail=level != event_log.INFO)
             if alone or failed is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
                 failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
             left = left or failed
         if left is not None:
             playbook.note(log, f"left behind: {left}", event_log.ERROR)
-        if end_left is not None:
+        if end_leftovers is not None:
             try:
-                end_left(call, start, policy, until, log)
+                end_leftovers(call, start, policy, until, log)
             except (VTorqueError, OSError) as error:
                 playbook.note(log, f"processes of the job may be left on this node: {error}", event_log.WARNING)
         try:
@@ -192,12 +202,12 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
-def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
+def _run_playbook(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
     if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
-    return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
+    return playbook.run_playbook(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
 
 
 def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]) -> None:
@@ -218,7 +228,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = files.read_json(start.directory / layout.StepFile.PHASE.of("prologue"))
     phases["epilogue"] = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
-    known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
+    known["left"] = [str(left)[:LEFTOVER_LENGTH]] if left is not None else []
     with contextlib.suppress(VTorqueError):
         known["vtorque"] = installed.version()
     known["exit_status"] = call.exit_status

@@ -33,7 +33,7 @@ from ..verdict import array_brake
 from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
 from ..verdict.enforce import EnforcementResult, enforce, message, outcome
 from . import playbook, user_script
-from .ansible_process import Player
+from .ansible_process import PlaybookRunner
 from .live_log import follow_log, log_wishes
 from .replaced_nodes import blame_replaced
 from .server_word import StartWatch, give_back, query_job
@@ -87,16 +87,16 @@ class _Case:
     policy: Policy
     job: BatchJob | None
     until: float
-    player: Player
+    runner: PlaybookRunner
     head_start: GoAhead
     given_up: StartWatch
 
 
-def run(call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead) -> Ending:
+def run(call: HookCall, places: Places, runner: PlaybookRunner, *, began: float, head_start: GoAhead) -> Ending:
     """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
 
     Args:
-        player: plays the playbook; it may have begun to load.
+        runner: runs the playbook; it may have begun to load.
         began: when the batch system started the hook, in seconds of the monotonic clock.
         head_start: may begin what the playbook will ask of this node.
 
@@ -128,7 +128,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
                 policy,
                 None,
                 until,
-                player,
+                runner,
                 head_start,
                 StartWatch(policy, call.job_id, 0),
             ),
@@ -138,9 +138,9 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
         return Ending()
     given_up = StartWatch(policy, call.job_id, job.start_count)
     start = Start(call.job_id, job.start_count, places)
-    case = _Case(call, start, shell, policy, job, until, player, head_start, given_up)
+    case = _Case(call, start, shell, policy, job, until, runner, head_start, given_up)
     try:
-        failed = find_loop(job) or broken or _make(case, began)
+        failed = find_loop(job) or broken or _run_playbook(case, began)
     except VTorqueError as error:
         failed = error
     except OSError as error:
@@ -150,7 +150,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     try:
         return _end_unwanted(case) if case.given_up.heard else _conclude(case, failed)
     finally:
-        _take_back(case)
+        _remove_leftovers(case)
 
 
 def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
@@ -160,7 +160,7 @@ def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
     return SiteFault(broken.what, f"{broken.why}; and {error}", broken.hint)
 
 
-def _make(case: _Case, began: float) -> VTorqueError | None:
+def _run_playbook(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
     if other := _users_differ(case) or mother_superior.script_elsewhere(call, case.job):
         return other
@@ -180,7 +180,7 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     show, level = log_wishes(case.job, policy)
     event_log.configure(job_level=level)
     with start.open_log(_uid(call)) as log, follow_log(log, show):
-        playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.player)
+        playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.runner)
         ends = clock.since_epoch(case.until)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
         if case.job is not None and case.job.preface:
@@ -191,13 +191,13 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             how = "begun early" if policy.fast_start else "by ansible-playbook alone"
             playbook.note(log, f"hosts {', '.join(case.job.nodes)}; {how}", event_log.DEBUG)
         case.head_start.hand_over()
-        error = playbook.play(
+        error = playbook.run_playbook(
             start,
             "prologue",
             until=case.until,
             log=log,
             shell=case.shell,
-            player=case.player,
+            runner=case.runner,
             plain=not policy.fast_start,
             detail=level != event_log.INFO,
             pool=pathlib.Path(policy.vm_img_dir),
@@ -370,7 +370,7 @@ def _write_down(
         playbook.note(log, f"{verdict.fault}, try {verdict.tried} of {verdict.of}", event_log.DEBUG, "verdict")
 
 
-def _take_back(case: _Case) -> None:
+def _remove_leftovers(case: _Case) -> None:
     start = case.start
     if not (start.directory / layout.PLAN).exists() and not start.guests_directory.exists():
         return

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 RECORD_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_record"
-PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
+PLAYBOOK_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.run_playbook"
 USER_SCRIPT_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.user_script"
 
 
@@ -43,7 +43,7 @@ class Places:
     run_dir: pathlib.Path = layout.RUN_DIR
     state_dir: pathlib.Path = layout.STATE_DIR
     config: pathlib.Path = pathlib.Path("/etc/vtorque/vtorque.yml")
-    ansible: tuple[str, ...] = tuple(supervised.program(PLAY_PROGRAM))
+    ansible: tuple[str, ...] = tuple(supervised.program(PLAYBOOK_PROGRAM))
     node: tuple[str, ...] = tuple(supervised.program(NODE_PROGRAM))
     record: tuple[str, ...] = tuple(supervised.program(RECORD_PROGRAM))
     user_script: tuple[str, ...] = tuple(supervised.program(USER_SCRIPT_PROGRAM))

@@ -13,7 +13,7 @@ from ...text import format_mib
 from ...wire.messages import HOST_NAME, Owner
 from ...wire.pci import DeviceWish
 from ..admission import mixed, osv, start_directory, vcpu_map
-from ..admission.host_devices import rdma_for_wire, wishes_for_wire
+from ..admission.request_devices import rdma_for_wire, wishes_for_wire
 from ..admission.resolve import Offers, ResolvedRequest, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
@@ -21,9 +21,9 @@ from ..batch.registry import Terms, open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.consistency import job_log_level
 from ..config.parameters import Policy
+from ..request.demand import Demand, parse_batch_memory
 from ..request.keys import PINNING
 from ..request.request import Request
-from ..request.sizes import Demand, mem_mib
 from ..request.value_types import format_value
 
 ASKS_BY_ITSELF = "vsub asks for enough by itself"
@@ -123,7 +123,7 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, ter
             raise UserFault(f"{terms.SLOTS}={slots}", why, ASKS_BY_ITSELF)
     asked = job.resource_list.get("mem", "")
     # that of the whole job; without any the scheduler would give the same memory to another job as well
-    if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
+    if (parse_batch_memory(asked) or 0) < need.mem_mib * len(vm_nodes):
         each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
         why = f"its guests need {format_mib(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
         raise UserFault(f"{terms.MEMORY}={format_value(asked)}" if asked else f"no {terms.MEMORY}", why, ASKS_BY_ITSELF)

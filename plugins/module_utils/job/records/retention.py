@@ -16,7 +16,7 @@ import time
 
 from ...frozen import frozen
 from ...state import delivery_queue, layout
-from .handover.archive import COMING
+from .transfer.archive import COMING
 
 DAY_S = 86_400.0
 LOOK_S = 3600.0

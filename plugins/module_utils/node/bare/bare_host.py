@@ -38,7 +38,7 @@ TEMPLATE = "bare/ssh_config.j2"
 OWNER, GUESTS, AUTHORIZED, FRAGMENT = "owner.json", "guests.json", "authorized_key", "ssh_config"
 
 
-def present(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> BareHost:
+def ensure_bare_host(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> BareHost:
     """See that this host can be one of the job's, and note that it is: nobody gets in yet.
 
     Args:
@@ -90,7 +90,7 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
 
 
 def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
-    """See to it that nothing of a start is left on this bare host; from now on `present` refuses it.
+    """See to it that nothing of a start is left on this bare host; from now on `ensure_bare_host` refuses it.
 
     Args:
         job_id: of the job.

@@ -35,7 +35,7 @@ from ..pool.images import Image, unreadable
 from ..state import start_lock
 from ..state.settings import NodeSettings
 from ..system import inotify
-from .copies import facts_of
+from .copy_store import facts_of
 
 SYSTEMD = pathlib.Path("/run/systemd/system")
 UNIT = "vtorque-cache.path"

@@ -18,10 +18,10 @@ from ...system import files
 from ...system.process import process_id
 from ..pool import images
 from ..state.settings import NodeSettings
-from . import copy_queue, verified
-from .copies import Cache
+from . import copy_queue, pool_digests
+from .copy_image import Pace, check, fetch
 from .copy_queue import Progress, Want
-from .fetch import Pace, check, fetch
+from .copy_store import Cache
 from .locations import POOL, RAMDISK, cache_of, limit_bytes, promised_bytes
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -74,9 +74,9 @@ def _one(settings: NodeSettings, what: Want, log: Log) -> None:
 def _provide_copy(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> str:
     """A copy of the image that was verified in this boot, or the pool's own file verified; in words, what that took."""
     if what.fs_type == POOL:
-        if not verified.is_checked(image, settings):
+        if not pool_digests.is_checked(image, settings):
             check(image, Pace(settings.cache_rate_mib), _teller(settings, what))
-            verified.note(image, settings)
+            pool_digests.note(image, settings)
         return "verified in the pool"
     limit = limit_bytes(settings, what.fs_type)
     cache = cache_of(settings, what.fs_type)

@@ -10,7 +10,7 @@ import shutil
 from ...system import files
 from ..state.settings import NodeSettings
 from . import ramdisk
-from .copies import Cache
+from .copy_store import Cache
 from .disk_space import read_disk_use
 
 POOL, RAMDISK = "sharedfs", "ramdisk"

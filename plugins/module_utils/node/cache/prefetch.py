@@ -13,8 +13,8 @@ from ...wire.messages import ImageOrder
 from ..pool import images
 from ..state.settings import NodeSettings
 from . import copy_queue
-from .copies import sources_of
 from .copy_queue import StillArriving, Want
+from .copy_store import sources_of
 from .locations import cache_of
 
 

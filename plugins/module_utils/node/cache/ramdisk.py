@@ -12,7 +12,7 @@ import stat
 from ...errors import SiteFault
 from ..pool.images import Image
 from ..state.settings import NodeSettings
-from .copies import Cache, sources_of
+from .copy_store import Cache, sources_of
 
 MOUNTS = pathlib.Path("/proc/self/mountinfo")
 

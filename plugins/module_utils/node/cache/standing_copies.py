@@ -15,7 +15,7 @@ from ..pool import images
 from ..pool.disk_check import inspect
 from ..state.settings import NodeSettings
 from . import copy_queue
-from .copies import sources_of
+from .copy_store import sources_of
 from .locations import POOL, cache_of
 
 

@@ -16,7 +16,7 @@ from ...system.clock import Deadline
 from ...wire.messages import FS_TYPES, GuestSpec
 from ..pool import images
 from ..state.settings import NodeSettings
-from . import verified
+from . import pool_digests
 
 POOL = "sharedfs"
 SAY_S = 10.0
@@ -86,7 +86,7 @@ def request_digests(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> Non
     for fs_type, name in _needed(specs):
         with contextlib.suppress(VTorqueError, OSError):  # it is no reason to end guests that are ready
             image = images.find(name, settings.pool)
-            if fs_type == POOL and (not image.record or verified.is_checked(image, settings)):
+            if fs_type == POOL and (not image.record or pool_digests.is_checked(image, settings)):
                 continue
             _standing_copies().want_digest(image, fs_type, settings)
 

@@ -76,7 +76,7 @@ def _run(kind: str, job_id: str, start: int, settings: NodeSettings, deadline: D
     for guest in with_channel(job_id, start, settings):
         script = read_script(settings.guest_script(kind, guest.rank))
         if script is not None:
-            orders.append((channel_to(guest, settings), order_of(script, job_id, guest, settings)))
+            orders.append((channel_to(guest, settings), format_script_order(script, job_id, guest, settings)))
     return order_all(orders, deadline) if orders else {}
 
 
@@ -101,7 +101,7 @@ def read_script(path: pathlib.Path) -> bytes | None:
         return stream.read(LIMIT)
 
 
-def order_of(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
+def format_script_order(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
     """What the guest's root runs: the script as a program of its own, so that its `#!` line counts.
 
     Besides what the guest was told (`/etc/vtorque/guest.env`) it finds VTORQUE_RANK, and the job by the batch system's

@@ -48,13 +48,15 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
     if not guests:
         return
     seconds = max(1, int(deadline.left_s(86_400.0)) - ADDITIONS_RESERVE_S)
-    orders = [(channel_to(guest, settings), order_of(job_id, guest, settings, seconds)) for guest in guests]
+    orders = [
+        (channel_to(guest, settings), format_additions_order(job_id, guest, settings, seconds)) for guest in guests
+    ]
     faults = [_fault(name, done) for name, done in order_all(orders, deadline).items() if done.status != 0]
     if faults:  # what the user can mend ends the job; the rest would only be tried again
         raise next((fault for fault in faults if isinstance(fault, UserFault)), faults[0])
 
 
-def order_of(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int) -> str:
+def format_additions_order(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int) -> str:
     """What the guest's root runs."""
     variables = {**settings.variables_of(job_id), "VTORQUE_RANK": str(guest.rank)}
     variables["VTORQUE_PASSED_ON"] = " ".join(variables)

@@ -24,13 +24,13 @@ from ...wire.node_answers import GuestFacts
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from . import present_absent, worker
-from .builder import Order
+from .builder import BuildRequest
 from .handover import CallerEnd
 
 CHUNK = 1 << 16
 
 
-def present(
+def request_guests(
     part: NodePart,
     settings: NodeSettings,
     deadline: Deadline,
@@ -63,15 +63,15 @@ def present(
     Raises:
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
-    order = Order(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
+    request = BuildRequest(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
     holding = hold or CallerEnd()
     try:
         with signals.SignalRecorder() as noted:
-            pid, hearing = worker.begin(order)
+            pid, hearing = worker.begin(request)
             holding.take(hearing, deadline)
-            answer, cancelled = _wait(order, pid, hearing, noted, caller)
+            answer, cancelled = _wait(request, pid, hearing, noted, caller)
         if answer is None:
-            _left_alone(order, pid)
+            _left_alone(request, pid)
         data = json.loads(answer)
         if "guests" not in data:
             raise error_from_dict(data["error"])
@@ -88,7 +88,7 @@ def present(
 
 
 def _wait(
-    order: Order, pid: int, hearing: int, noted: signals.SignalRecorder, caller: int | None
+    request: BuildRequest, pid: int, hearing: int, noted: signals.SignalRecorder, caller: int | None
 ) -> tuple[bytes | None, bool]:
     """The worker's answer, None when it ended without one; and whether it was told to end."""
     poll = select.poll()
@@ -96,7 +96,7 @@ def _wait(
     poll.register(noted.fileno(), select.POLLIN)
     if caller is not None:
         poll.register(caller, 0)  # nothing but that its other end is gone
-    until = Deadline.after(order.deadline.left_s() + WORKER_ANSWER_S)
+    until = Deadline.after(request.deadline.left_s() + WORKER_ANSWER_S)
     answer, cancelled = b"", False
     began = time.monotonic()
     while not until.passed:
@@ -115,16 +115,16 @@ def _wait(
             until = Deadline.after(CANCEL_UNDO_S)
             cancelled = True
     raise VTorqueError(
-        f"the worker of start {order.key} (process {pid}) on {order.settings.node_name}",
+        f"the worker of start {request.key} (process {pid}) on {request.settings.node_name}",
         f"gave no answer within {time.monotonic() - began:.0f} s",
     )
 
 
-def _left_alone(order: Order, pid: int) -> t.NoReturn:
+def _left_alone(request: BuildRequest, pid: int) -> t.NoReturn:
     """The worker was killed: what it made is nobody's."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
-    error = VTorqueError(f"the worker of start {order.key} (process {pid})", "was killed before it had an answer")
+    error = VTorqueError(f"the worker of start {request.key} (process {pid})", "was killed before it had an answer")
     with contextlib.suppress(Exception):  # `left` tells it
-        present_absent.absent(order.part.job_id, order.part.start, order.settings, Deadline.after(CANCEL_UNDO_S))
+        present_absent.absent(request.part.job_id, request.part.start, request.settings, Deadline.after(CANCEL_UNDO_S))
     raise error

@@ -16,7 +16,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...wire.messages import Owner
-from ..removal import inventory
+from ..removal import leftovers
 from ..state.settings import NodeSettings
 from ..storage import shares, user_disk, virtiofsd
 from ..system.cpus import Cores
@@ -58,7 +58,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
     """
     guests = sorted(directory.iterdir()) if directory.is_dir() else []
     found = {guest: {QEMU: Lifeline("its process ended"), **_shares(guest, settings, owner)} for guest in guests}
-    for pid, key in inventory.processes(settings):
+    for pid, key in leftovers.processes(settings):
         if key == directory.name:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 _open_process(pid, found)
@@ -85,7 +85,7 @@ def processes_of(guest: pathlib.Path, settings: NodeSettings) -> tuple[int, tupl
 def read_processes(key: str, settings: NodeSettings) -> dict[int, tuple[str, bool]]:
     """Return the command lines of a start's processes, and of each whether it serves a guest's qemu."""
     found = {}
-    for number, owner in inventory.processes(settings):
+    for number, owner in leftovers.processes(settings):
         if owner == key:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 text = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().decode("utf-8", "replace")
@@ -113,7 +113,7 @@ def confine(key: str, settings: NodeSettings, cores: Cores) -> None:
     Raises:
         OSError: the kernel refuses it.
     """
-    for pid, whose in inventory.processes(settings):
+    for pid, whose in leftovers.processes(settings):
         if whose == key:
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it ended meanwhile
                 for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):

@@ -35,7 +35,7 @@ from ..system import cpus
 from ..telemetry.sample_file import was_alone
 from ..telemetry.sampler import Sampler
 from . import guest_processes as lifelines
-from .builder import Order, readable
+from .builder import BuildRequest, readable
 from .guest_processes import Lifeline
 from .handover import WorkerEnd
 from .loss_report import LossReporter
@@ -113,17 +113,17 @@ class Watching:
     """The guests of one start on this node.
 
     Args:
-        order: by which they were made.
+        request: by which they were created.
         log: takes a line for the job's log.
 
     Attributes:
         domains: the connection to libvirt, None while there is none.
     """
 
-    def __init__(self, order: Order, log: event_log.Log) -> None:
-        part, settings = order.part, order.settings
-        self._part, self._settings, self._log, self._tell = part, settings, log, order.tell
-        self._cores, self._cpusets = order.cores, order.cpusets
+    def __init__(self, request: BuildRequest, log: event_log.Log) -> None:
+        part, settings = request.part, request.settings
+        self._part, self._settings, self._log, self._tell = part, settings, log, request.tell
+        self._cores, self._cpusets = request.cores, request.cpusets
         self._cpusets_until, self._cpusets_at = time.monotonic() + CPUSETS_S, 0.0
         self._telling: LossReporter | None = None
         self._key = job_key(part.job_id, part.start)
@@ -138,7 +138,7 @@ class Watching:
         self._place = settings.run_dir / "jobs" / self._key
         self._words = shell_message.Listener(self._place)
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
-        self._follower = Follower(order.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
+        self._follower = Follower(request.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
         self._sampler = Sampler(part, settings, needed, log)
         self._leaving = moves.Leaving(directory, settings.record_dir(part.job_id, part.start))
         self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)

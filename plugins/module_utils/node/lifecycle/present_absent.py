@@ -23,8 +23,8 @@ from ...wire.moves import Arrival
 from ...wire.node_answers import GuestFacts
 from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
-from ..removal.inventory import Remain, remains, remains_without_libvirt
-from ..removal.remove import remove
+from ..removal.leftovers import Leftover, list_leftovers, list_leftovers_without_libvirt
+from ..removal.remove import remove_start
 from ..state import qemu_user, saved_memory, start_lock
 from ..state.end_start import end_start
 from ..state.guest_file import digest_of, read_guest_file
@@ -35,7 +35,7 @@ if t.TYPE_CHECKING:
     from .creation.build import Step  # as build: only those pay who ask for guests
 
 
-def present(
+def ensure_guests(
     part: NodePart,
     settings: NodeSettings,
     deadline: Deadline,
@@ -74,7 +74,7 @@ def present(
         step(what)
 
     with disk_judged(settings):
-        _take_away_earlier(part, settings, deadline, checked)
+        _remove_earlier_starts(part, settings, deadline, checked)
         _wait_for_memory(settings, deadline, checked)
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
@@ -86,15 +86,15 @@ def present(
             offered = domains.capabilities()
             preflight.preflight(part, settings, offered)
             qemu_user.save_uid(offered.qemu_ids[0], settings)
-            remove(part.job_id, part.start, settings, domains)
+            remove_start(part.job_id, part.start, settings, domains)
             if arrival is not None:
                 return arriving.receive(arrival, settings, domains, deadline, checked)
             if any(spec.saved_in for spec in part.guests):
                 return returning.bring_back(part, settings, domains, deadline, checked, cores)
-            return build.make(part, settings, domains, deadline, checked, cores)
+            return build.create_guests(part, settings, domains, deadline, checked, cores)
 
 
-def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+def _remove_earlier_starts(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """A start that is asked for proves that the ones before it are over, whoever did not come to end them.
 
     A MOM that was restarted and a mother superior that lost its power run no epilogue.
@@ -162,7 +162,7 @@ def _living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[G
 def absent(
     job_id: str, start: int, settings: NodeSettings, deadline: Deadline, *, bare: bool = False
 ) -> tuple[str, ...]:
-    """See to it that nothing of a start is left on this node; from now on `present` refuses it.
+    """See to it that nothing of a start is left on this node; from now on `ensure_guests` refuses it.
 
     Args:
         job_id: of the job.
@@ -204,11 +204,13 @@ def is_bare(job_id: str, start: int, settings: NodeSettings, *, planned: bool = 
 
 def _last_look(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
     """Take away what whoever held the lock before us left."""
-    return remove(job_id, start, settings, domains)
+    return remove_start(job_id, start, settings, domains)
 
 
-def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains | None = None) -> tuple[str, ...]:
-    """Take away everything of a start; the caller holds its lock.
+def remove_under_lock(
+    job_id: str, start: int, settings: NodeSettings, domains: Domains | None = None
+) -> tuple[str, ...]:
+    """Remove everything of a start; the caller holds its lock.
 
     Args:
         domains: a connection that is there already.
@@ -222,20 +224,20 @@ def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains 
     """
     with disk_judged(settings):
         if domains is not None:
-            return remove(job_id, start, settings, domains)
+            return remove_start(job_id, start, settings, domains)
         with Domains(settings.libvirt_uri) as opened:
-            return remove(job_id, start, settings, opened)
+            return remove_start(job_id, start, settings, opened)
 
 
-def _seen_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[Remain | str, ...]:
+def _list_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[Leftover | str, ...]:
     """What is here besides domains; where that cannot be told either, it is said, once."""
     try:
-        return remains_without_libvirt(settings)
+        return list_leftovers_without_libvirt(settings)
     except VTorqueError as error:
         return () if str(error) == str(known) else (f"unknown: {error}",)
 
 
-def left(
+def describe_leftovers(
     settings: NodeSettings,
     job_id: str | None = None,
     start: int | None = None,
@@ -251,19 +253,19 @@ def left(
         connect_s: seconds that libvirt may take to answer at all.
         bare: this node stays bare for the start, so that libvirt is not asked.
     """
-    there: tuple[Remain | str, ...] = ()
+    there: tuple[Leftover | str, ...] = ()
     try:
         if bare:
-            there = remains_without_libvirt(settings)
+            there = list_leftovers_without_libvirt(settings)
         else:
             with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
-                there = remains(settings, domains)
+                there = list_leftovers(settings, domains)
     except VTorqueError as error:
-        there = (f"unknown: {error}", *_seen_without_libvirt(settings, error))
+        there = (f"unknown: {error}", *_list_without_libvirt(settings, error))
     if job_id is None:
         return tuple(map(str, there))
 
-    def asked_for(thing: Remain | str) -> bool:
+    def asked_for(thing: Leftover | str) -> bool:
         if isinstance(thing, str):
             return True
         named = layout.start_of(thing.key)

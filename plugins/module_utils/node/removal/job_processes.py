@@ -23,7 +23,7 @@ from ...system.clock import Deadline
 from ...system.process.process_id import ProcessId
 from ...system.process.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
-from ...time_budget import LEFT_PROCESSES_GRACE_S, LEFT_PROCESSES_ROUND_S
+from ...time_budget import LEFTOVER_PROCESSES_GRACE_S, LEFTOVER_PROCESSES_ROUND_S
 
 PROC = pathlib.Path("/proc")
 COMMAND_LIMIT = 60
@@ -83,7 +83,7 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
         What was ended, and what is left of the job, as words.
     """
     signalled: dict[int, UserProcess] = {}
-    number, pause_s = signal.SIGTERM, LEFT_PROCESSES_GRACE_S
+    number, pause_s = signal.SIGTERM, LEFTOVER_PROCESSES_GRACE_S
     while ours := [seen for seen in list_processes(marks) if seen.ours]:
         if deadline.passed:
             return tuple(str(one) for pid, one in signalled.items() if pid not in _pids(ours)), tuple(map(str, ours))
@@ -94,7 +94,7 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
         finally:
             for handle in handles:
                 handle.close()
-        number, pause_s = signal.SIGKILL, LEFT_PROCESSES_ROUND_S
+        number, pause_s = signal.SIGKILL, LEFTOVER_PROCESSES_ROUND_S
     return tuple(map(str, signalled.values())), ()
 
 

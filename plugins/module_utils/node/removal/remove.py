@@ -28,10 +28,10 @@ from ..state.directories import entries
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
 from ..telemetry import node_figures, textfile
-from .inventory import end_processes
+from .leftovers import end_processes
 
 
-def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
+def remove_start(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
     """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early.
 
     Args:

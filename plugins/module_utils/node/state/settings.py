@@ -187,7 +187,7 @@ class NodeSettings:
 
     @property
     def images_dir(self) -> pathlib.Path:
-        """What this node keeps of the pool, and what it wants of it (`copies.py`, `copy_queue.py`)."""
+        """What this node keeps of the pool, and what it wants of it (`copy_store.py`, `copy_queue.py`)."""
         return self.state_dir / "images"
 
     @property

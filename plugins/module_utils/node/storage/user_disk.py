@@ -36,7 +36,7 @@ from . import qemu_socket
 from .serving import Serving
 
 NAME = "vtorque-disk"
-"""Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
+"""Begins the first argument of every one of ours; the guest's directory follows (`leftovers.processes`)."""
 DATA, IMAGE = "data", "image"
 LOG = f"{DATA}.log"
 """In the guest's directory; which guest has a disk, the log tells."""

@@ -38,7 +38,7 @@ from . import qemu_socket
 from .serving import Serving
 
 NAME = "vtorque-virtiofsd"
-"""Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
+"""Begins the first argument of every one of ours; the guest's directory follows (`leftovers.processes`)."""
 OPEN_FILES = 65536
 
 # linux/sched.h, linux/capability.h

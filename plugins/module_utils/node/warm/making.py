@@ -305,7 +305,7 @@ def _try(
     try:
         copy_disks(made, place)
         spec.console.touch(mode=0o600)
-        order = functools.partial(first_order.order_of, identity, (), {})
+        order = functools.partial(first_order.format_first_order, identity, (), {})
         start(made, Clone(spec.name, place, _xml(spec, settings), spec.agent, order), domains, deadline)
     finally:
         domains.destroy(spec.name)

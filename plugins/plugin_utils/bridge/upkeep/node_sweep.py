@@ -15,7 +15,7 @@ from ....module_utils.job.batch.api import BatchSystem, UnknownJob
 from ....module_utils.job.batch.registry import open_batch, open_node
 from ....module_utils.job.config import parameters, policy_file
 from ....module_utils.job.records import retention
-from ....module_utils.job.records.handover import delivery
+from ....module_utils.job.records.transfer import delivery
 from ....module_utils.node import doctor, sweep
 from ....module_utils.node.lifecycle import room
 from ....module_utils.node.state import checkpoint_store, pause_order

@@ -72,8 +72,8 @@ def print_submission(
     if placed:
         _print_placement(placed)
     print(shlex.join(command))
-    if submission.handover.note:
-        print(f"({name} reads a copy of {submission.handover.name} {submission.handover.note})")
+    if submission.command_call.note:
+        print(f"({name} reads a copy of {submission.command_call.name} {submission.command_call.note})")
 
 
 def _remarks(submission: Submission) -> t.Iterator[str]:

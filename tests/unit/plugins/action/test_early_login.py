@@ -28,7 +28,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_login, early_ssh
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
 
 from .task import FACTS, JOB, OWNER, START, Node, act, good
 

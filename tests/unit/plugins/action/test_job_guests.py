@@ -24,7 +24,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import l
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
 
 from .task import FACTS, JOB_KEY, KEYS, Gone, Node, act, error, good, make_plan
 

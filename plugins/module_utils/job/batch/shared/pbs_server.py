@@ -11,7 +11,7 @@ import typing as t
 
 from ....errors import SiteFault
 from ....wire.messages import JOB_ID
-from ...request.sizes import NodeSize
+from ...request.demand import NodeSize
 from ..api import CHECKPOINT_SIGNAL, PARK_SIGNAL, WANTED
 from . import node_note
 from .server_command import Answer, run_command

@@ -39,7 +39,7 @@ from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions
 
 if t.TYPE_CHECKING:
-    from ...request.sizes import NodeSize
+    from ...request.demand import NodeSize
     from ..api import BatchSystem
 
 AGAIN_AFTER_S = 30

@@ -19,7 +19,7 @@ from ....errors import NodeFault, UserFault, VTorqueError
 from ....system.clock import Deadline
 from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
-from ....wire.pci import PciClass, DeviceWish
+from ....wire.pci import DeviceWish, PciClass
 from ...domain.domain_xml import DomainFacts
 from ...state.settings import NodeSettings
 from ...state.start_lock import lock_alone

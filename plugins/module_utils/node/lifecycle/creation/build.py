@@ -61,7 +61,7 @@ Step = t.Callable[[str], None]
 """Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
 
 
-def make(
+def create_guests(
     part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores = ()
 ) -> tuple[GuestFacts, ...]:
     """Make the guests of a start and wait until all are ready.

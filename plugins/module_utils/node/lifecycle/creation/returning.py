@@ -53,7 +53,7 @@ def bring_back(
 ) -> tuple[GuestFacts, ...]:
     """Bring the guests of a checkpoint to this node, and let them go on.
 
-    Args: see `build.make`.
+    Args: see `build.create_guests`.
 
     Returns:
         The guests, by rank.

@@ -21,7 +21,7 @@ from ...cache import disk_space
 from ...domain.connection import Domains
 from ...domain.domain_xml import DomainSpec
 from ...guest import first_order
-from ...removal import inventory
+from ...removal import leftovers
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
 from ...storage import shares, user_disk
@@ -99,7 +99,7 @@ class WarmStarts:
         try:
             files, identity = first_order.files_of(user_data), self._identity(guest)
             agent = self._settings.agent_socket(guest.guest_file.slot)
-            order = functools.partial(first_order.order_of, identity, files, made.record.files)
+            order = functools.partial(first_order.format_first_order, identity, files, made.record.files)
             clone = warm_start.Clone(guest.guest_file.name, guest.directory, xml, agent, order)
             warm_start.start(made, clone, self._domains, self.within(deadline))
         except (OSError, VTorqueError) as error:
@@ -163,7 +163,7 @@ class WarmStarts:
         # libvirt may have been restarted while the guest came up: no node is blamed for that
         end = functools.partial(self._domains.destroy, guest.guest_file.name)
         self._domains.repeat_if_lost(end, LIBVIRT_RETURN_S)
-        inventory.end_servers(guest.directory, self._settings)
+        leftovers.end_servers(guest.directory, self._settings)
         servers = [*(tag for tag, _socket in guest.virtiofs), user_disk.DATA]
         names = ("console.log", *(f"{server}.{kind}" for server in servers for kind in ("sock", "log")))
         for path in (*(guest.directory / name for name in names), self._settings.agent_socket(guest.guest_file.slot)):

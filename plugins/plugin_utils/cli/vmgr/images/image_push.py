@@ -11,7 +11,7 @@ import os
 import typing as t
 
 from .....module_utils.errors import UserFault
-from .....module_utils.node.cache.copies import sources_of
+from .....module_utils.node.cache.copy_store import sources_of
 from .....module_utils.node.pool import images
 from ....bridge.node_settings import Configuration
 from ....site.compute_nodes import list_nodes

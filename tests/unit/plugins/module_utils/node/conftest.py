@@ -289,7 +289,7 @@ class Asked:
     @staticmethod
     def _ask(node: Node, part: messages.NodePart, deadline: Deadline, caller: int) -> dict[str, t.Any]:
         try:
-            found = client.present(part, node.settings, deadline, caller=caller)
+            found = client.request_guests(part, node.settings, deadline, caller=caller)
             return {"guests": [form.to_dict(one) for one in found]}
         except VTorqueError as error:
             return {"error": error.to_dict()}
@@ -353,7 +353,7 @@ class Node:
 
     def present(self, asked: messages.NodePart | None = None) -> tuple[node_answers.GuestFacts, ...]:
         """The guests made here and now, without a worker."""
-        return present_absent.present(asked or self.part(), self.settings, self.soon())
+        return present_absent.ensure_guests(asked or self.part(), self.settings, self.soon())
 
     def absent(self, start: int = 1) -> tuple[str, ...]:
         return present_absent.absent(JOB, start, self.settings, self.soon())
@@ -429,7 +429,7 @@ class Node:
         """Have guests that are ready and watched, as those of a job whose prologue is over."""
         self.open_log()
         (self.run_directory / "ready.json").write_text("{}")
-        client.present(self.part(count), self.settings, self.soon())
+        client.request_guests(self.part(count), self.settings, self.soon())
         self.wait_for_words("watches the guests")
 
     def states(self) -> dict[str, str]:

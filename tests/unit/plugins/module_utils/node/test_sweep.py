@@ -25,7 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.co
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.io_cores import interrupts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import hugepages
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
@@ -64,7 +64,7 @@ class Node:
             node_name="cn1", node_number=1, state_dir=directory / "state", run_dir=directory / "run",
             libvirt_uri="test:///default", template_dir=None, bridge="vtq-no-bridge",
         )  # fmt: skip
-        patch.setattr(inventory, "SYS_NET", directory / "net")
+        patch.setattr(leftovers, "SYS_NET", directory / "net")
         self.patch = patch
 
     def start(

@@ -18,8 +18,8 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import delivery, transfer_format
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.archive import RecordRejected
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import delivery, transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import RecordRejected
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_record

@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket, spawn
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.head_start import HeadStart
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import NodeCall, Reply
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.node_connection import NodeCall, Reply
 
 ECHO = "import os, sys; os.write(2, b'complaint'); print(sys.stdin.readline().strip()[::-1])"
 

@@ -121,9 +121,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node, **_how: here.cores[job.job_id, node])
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
-    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.client, "request_guests", present)
     monkeypatch.setattr(handlers.present_absent, "absent", absent)
-    monkeypatch.setattr(handlers.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
+    monkeypatch.setattr(
+        handlers.present_absent, "describe_leftovers", lambda *_words, **_how: ("slot 1",) if here.error else ()
+    )
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
 
     def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
@@ -423,7 +425,7 @@ def begin(*_words, **_more):
     return ()
 import types
 handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
-handlers.client.present = begin
+handlers.client.request_guests = begin
 wanted, others = preload.OF_BOOTS, preload.OF_WARM_STARTS
 if {warm}:
     wanted, others = others, wanted
@@ -508,7 +510,7 @@ import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge.upkeep import leftover_processes
 node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"ok": {ok}, "guests": []}})
 node.host_name = lambda: "cn1"
-leftover_processes.end_left_of_sister = lambda words, load, name: print(words, name)
+leftover_processes.end_leftovers_of_sister = lambda words, load, name: print(words, name)
 node.main()
 """
     done = subprocess.run(
@@ -761,7 +763,7 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
         report.append(list(tell))
         return (FACTS,)
 
-    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.client, "request_guests", present)
     assert world.ask(PART)["ok"]
     world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
@@ -810,7 +812,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn2")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn2")
-    monkeypatch.setattr(bare_host, "present", present)
+    monkeypatch.setattr(bare_host, "ensure_bare_host", present)
     monkeypatch.setattr(bare_host, "join", join)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
     return world

@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from .....errors import UserFault
-from ....request.handover import COMMAND_LINE, Handover, read_script_file
+from ....request.command_call import COMMAND_LINE, CommandCall, read_script_file
 from ....request.value_types import KeyFault, format_value
 from .. import comment, host_list
 from . import node_sizes
@@ -24,8 +24,8 @@ from .batch_script import Script, read_script
 
 if t.TYPE_CHECKING:
     from ....config.parameters import Policy
+    from ....request.demand import Demand, NodeSize
     from ....request.request import Request
-    from ....request.sizes import Demand, NodeSize
     from ...contract import GuestPlaces
 
 PROGRAM = "vsbatch"
@@ -270,10 +270,10 @@ class Job:
         """What no partition has, and sbatch would let wait for ever."""
         yield from node_sizes.object_to_sizes(self.options, known)
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what sbatch gets of a job without virtual machines."""
         piped = self.call.wrap is None and not self.call.operands
-        return Handover(self.call.argv, self.script.data if piped else None, -1, self.script.name)
+        return CommandCall(self.call.argv, self.script.data if piped else None, -1, self.script.name)
 
     def asked_words(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
         """Return the options of the job: the user's, what its machines need, and the request.
@@ -291,7 +291,7 @@ class Job:
         )
         return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added, comment_of(request.to_json()))
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
         """Return what sbatch gets; the request goes into the job's comment; see `FrontJob.submission`.
 
         Raises:
@@ -301,7 +301,7 @@ class Job:
         path = self.call.operands[0] if self.call.operands else self.script.name
         text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
         note = "with the job's shell in its first line"
-        return Handover((*options, path, *self.call.operands[1:]), text, len(options), self.script.name, note), ()
+        return CommandCall((*options, path, *self.call.operands[1:]), text, len(options), self.script.name, note), ()
 
 
 def with_interpreter(script: Script, program: str) -> bytes:

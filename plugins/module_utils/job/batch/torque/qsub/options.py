@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from .....frozen import frozen
-from ....request.handover import COMMAND_LINE
+from ....request.command_call import COMMAND_LINE
 from .arguments import Arguments
 from .directives import Script
 

@@ -24,8 +24,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.options import Options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import osv_script
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import osv_session
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.lost_guest import GuestLost, LostWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.session import ConnectionLost, End

@@ -34,6 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
     Policy,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import PolicyErrors, load
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import Demand, NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.host_expressions import host_matches
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import (
@@ -41,7 +42,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
     RequestErrors,
     parse,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import Demand, NodeSize
 
 POOL = Offers(
     images=(

@@ -9,7 +9,10 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import Play, Player
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import (
+    PlaybookCall,
+    PlaybookRunner,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.server_word import StartWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
 
@@ -71,5 +74,5 @@ def test_player_that_was_ended_leaves_no_temporary_files_of_ansible(tmp_path: pa
     )
     program.chmod(0o755)
     with (tmp_path / "log").open("wb") as log:
-        assert Player((str(program),), tmp_path).play(Play((), {}, 60, log)) == 4
+        assert PlaybookRunner((str(program),), tmp_path).run(PlaybookCall((), {}, 60, log)) == 4
     assert [path.name for path in (tmp_path / "ansible").iterdir()] == ["ansible-local-1abcd1234"]  # it lives

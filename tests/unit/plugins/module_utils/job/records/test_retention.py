@@ -10,12 +10,12 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import retention
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.archive import COMING
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.retention import (
     DAY_S,
     LOOK_S,
     RetentionReport,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import COMING
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 
 NOW = 1_000 * DAY_S

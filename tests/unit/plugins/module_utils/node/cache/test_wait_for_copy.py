@@ -100,7 +100,7 @@ def test_an_image_that_still_arrives_is_the_sites_fault_and_says_how_far_it_is(
     what = Want("local", "disk@1")
     copy_queue.report_progress(node.settings, copy_queue.Progress(what, 41 << 20, 100 << 20, 55 << 20))
     with pytest.raises(SiteFault, match=r"disk@1 is still arriving on cn1.*41 % of 100 MiB, 55 MiB/s") as caught:
-        present_absent.present(node.part(1, fs_type="local", **COPIED), node.settings, Deadline.after(0.5))
+        present_absent.ensure_guests(node.part(1, fs_type="local", **COPIED), node.settings, Deadline.after(0.5))
     assert caught.value.__class__ is copy_queue.StillArriving
     assert "image disk@1: 41 % of 100 MiB, 55 MiB/s" in capfd.readouterr().err
     lock.close()

@@ -169,7 +169,7 @@ def test_guest_has_a_card_whose_port_and_socket_go_with_it(having: Node, switch:
         assert "port vtv1" in having.absent(start)
         assert (switch.ports, switch.flows) == ({}, [])
         assert list(having.settings.vhost_user_dir.iterdir()) == []
-        assert present_absent.left(having.settings) == ()
+        assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_libvirt_and_the_seed_are_given_the_card_and_memory_that_the_switch_reads(having: Node) -> None:
@@ -265,7 +265,7 @@ def test_switch_that_can_give_no_port_is_the_nodes_fault_and_the_doctors(
     assert having.hypervisor.running == {}
     switch.down = set()
     assert (switch.ports, switch.flows) == ({}, [])
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
     switch.down |= {down}
     with pytest.raises(NodeFault, match=pattern):
         causes.check_devices(having.settings)
@@ -301,7 +301,7 @@ def test_port_of_the_sites_with_such_a_name_is_left_alone(having: Node, switch: 
     assert list(switch.ports) == ["vtv1", "vtv2"]
     having.absent()
     assert list(switch.ports) == ["vtv1"]
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_port_that_the_switch_cannot_make_fails_the_start_and_goes(having: Node, switch: Switch) -> None:
@@ -311,14 +311,14 @@ def test_port_that_the_switch_cannot_make_fails_the_start_and_goes(having: Node,
     assert having.hypervisor.running == {}
     having.absent()
     assert switch.ports == {}
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_port_that_outlived_a_boot_is_found_without_a_lease_and_goes(having: Node, switch: Switch) -> None:
     having.present(having.part(rdma="vhostuser"))
     having.hypervisor.forget()
     leases.free(having.settings, "7.head.1")
-    assert "device vtv1 of 7.head.1" in present_absent.left(having.settings, "7.head", 1)
+    assert "device vtv1 of 7.head.1" in present_absent.describe_leftovers(having.settings, "7.head", 1)
     assert host_devices.free(having.settings, "7.head.1") == ("port vtv1",)
     assert (switch.ports, switch.flows) == ({}, [])
 
@@ -331,7 +331,7 @@ def test_switch_that_is_down_at_the_end_keeps_the_lease_for_the_sweep(having: No
     switch.down = set()
     assert "port vtv1" in having.absent()
     assert (switch.ports, leases.read_leases(having.settings)) == ({}, ())
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_guest_for_whom_no_port_is_left_waits(having: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_guest_has_a_function_with_an_identity_of_its_own_that_goes_with_it(
         assert [tree.driver(address) for address in VFS] == ["mlx5_core"] * 2
         assert [(one["address"], one["vlan_list"]) for one in card.functions] == [("00:00:00:00:00:00", [{}])] * 2
     assert leases.read_leases(having.settings) == ()
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_function_of_infiniband_gets_guids_and_no_mac(
@@ -232,7 +232,7 @@ def test_card_that_cannot_give_any_is_the_nodes_fault_and_the_doctors(
     with pytest.raises(NodeFault, match=f"ens9: there is no such network card.*{message}") as caught:
         having.present(having.part(rdma="sriov"))
     assert caught.value.cause == "devices"
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
     with pytest.raises(NodeFault, match=message):
         causes.check_devices(having.settings)
     found = doctor.check_devices(having.settings)
@@ -288,7 +288,7 @@ def test_driver_that_hangs_puts_the_function_in_quarantine(
 def test_function_of_a_killed_start_comes_back_by_its_lease_alone(having: Node, card: Card, tree: Tree) -> None:
     having.present(having.part(rdma="sriov"))
     having.hypervisor.forget()
-    assert f"device {VFS[0]} of 7.head.1" in present_absent.left(having.settings, "7.head", 1)
+    assert f"device {VFS[0]} of 7.head.1" in present_absent.describe_leftovers(having.settings, "7.head", 1)
     having.absent()
     assert (tree.driver(VFS[0]), card.functions[0]["address"]) == ("mlx5_core", "00:00:00:00:00:00")
 

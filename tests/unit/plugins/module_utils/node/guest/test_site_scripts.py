@@ -100,7 +100,7 @@ def test_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.
     script = b'#!/bin/bash\necho "%b"\nexit 9\n' % message
     variables = tuple(open_guest("torque").GUEST_VARIABLES.items())
     settings = dataclasses.replace(site.settings, guest_variables=variables)
-    order = site_scripts.order_of(script, "72[1].head", stored, settings)
+    order = site_scripts.format_script_order(script, "72[1].head", stored, settings)
     (tmp_path / "guest.env").write_text("VTORQUE_USER='al ice'\n")
     order = order.replace("/etc/vtorque/guest.env", str(tmp_path / "guest.env")).replace("/run/", f"{tmp_path}/")
     done = subprocess.run(

@@ -30,7 +30,7 @@ KEY = KeyPair("-----BEGIN OPENSSH PRIVATE KEY-----\n", "ssh-ed25519 " + "A" * 68
 def held(node: Node) -> CallerEnd:
     """Two guests, ready and held."""
     hold = CallerEnd()
-    client.present(node.part(2), node.settings, node.soon(), hold=hold)
+    client.request_guests(node.part(2), node.settings, node.soon(), hold=hold)
     return hold
 
 
@@ -38,7 +38,7 @@ def held(node: Node) -> CallerEnd:
 def asked_again(node: Node) -> t.Iterator[None]:
     """The same two guests, held by a second caller meanwhile."""
     with CallerEnd() as second:
-        client.present(node.part(2), node.settings, node.soon(), hold=second)
+        client.request_guests(node.part(2), node.settings, node.soon(), hold=second)
         yield
 
 
@@ -67,7 +67,7 @@ def test_guests_that_are_given_up_go_at_once(node: Node) -> None:
     assert node.things == []
     assert "nobody told them of their job" in node.log.read_text()
     with pytest.raises(VTorqueError, match="is over"):
-        client.present(node.part(2), node.settings, node.soon())
+        client.request_guests(node.part(2), node.settings, node.soon())
 
 
 def test_killed_caller_gives_up_its_guests(node: Node) -> None:
@@ -122,7 +122,7 @@ def test_second_caller_that_goes_removes_nothing(node: Node) -> None:
 
 
 def test_without_a_hold_they_stay(node: Node) -> None:
-    client.present(node.part(2), node.settings, node.soon())
+    client.request_guests(node.part(2), node.settings, node.soon())
     require_guests_until_the_epilogue(node, node.worker)
 
 

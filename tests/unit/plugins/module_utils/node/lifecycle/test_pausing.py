@@ -61,7 +61,7 @@ def test_guest_takes_what_its_connection_has_written_before_it_stands_still(node
     node.patch.setattr(pausing, "unacknowledged_bytes", lambda _pids: asked.touch() or int(waits.exists()))
     node.patch.setattr(monitor, "FIRST_PAUSE_S", 0.05)
     (node.run_directory / "ready.json").write_text("{}")
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     node.wait_for_words("watches the guests")
     pause_order.order_pause(node.settings, KEY)
     node.wait_for_file(asked)
@@ -109,7 +109,7 @@ def test_ring_of_the_shell_has_the_server_asked_and_a_second_one_wakes_who_asks(
     asked, woken = node.settings.run_dir / "asked", node.settings.run_dir / "woken"
     follow = ["/bin/sh", "-c", f"touch {asked}; dd bs=1 count=1 2>/dev/null; touch {woken}; exec cat"]
     node.patch.setattr(pausing, "QUIET_S", 0.01)
-    client.present(node.part(), node.settings, node.soon(), follow=follow)
+    client.request_guests(node.part(), node.settings, node.soon(), follow=follow)
     node.wait_for_words("watches the guests")
     assert not asked.exists()
     shell_message.ring(node.run_directory)

@@ -18,7 +18,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import user_image
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
     write_guest_file,
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def servers(self) -> list[int]:
-        return [pid for pid, key in inventory.processes(self.settings) if key == KEY]
+        return [pid for pid, key in leftovers.processes(self.settings) if key == KEY]
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def node() -> t.Iterator[Node]:
         pathlib.Path(place).chmod(0o755)
         here = Node(pathlib.Path(place))
         yield here
-        inventory.end_processes(here.settings, KEY)
+        leftovers.end_processes(here.settings, KEY)
 
 
 def size_at(place: pathlib.Path) -> str:
@@ -110,7 +110,7 @@ def test_one_at_a_time_has_a_disk_and_a_death_lets_go_of_it(node: Node) -> None:
     with pytest.raises(UserFault, match="is in use, by another job or by a program of yours"):
         node.serve(disk)
     assert node.servers == [pid]
-    assert inventory.end_processes(node.settings, KEY) == {pid: True}
+    assert leftovers.end_processes(node.settings, KEY) == {pid: True}
     node.serve(disk)
     assert len(node.servers) == 1
 

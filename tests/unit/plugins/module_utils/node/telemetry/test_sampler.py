@@ -349,7 +349,7 @@ def test_worker_samples_its_guests_until_the_start_is_over(node: Node, tmp_path:
     node.patch.setattr(process_figures, "read_pid", lambda _name: os.getpid())
     node.settings = dataclasses.replace(node.settings, sample_s=3600, metrics="both", metrics_dir=metrics)
     node.open_log()
-    client.present(node.part(2), node.settings, node.soon())
+    client.request_guests(node.part(2), node.settings, node.soon())
     node.wait_for_file(metrics / f"vtorque_{KEY}.prom")
     found = check_metrics((metrics / f"vtorque_{KEY}.prom").read_text())
     assert len(found["vtorque_guest_memory_bytes"]) == 2

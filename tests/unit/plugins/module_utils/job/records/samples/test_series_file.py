@@ -13,8 +13,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.samples import series_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series

@@ -112,6 +112,6 @@ def test_lock_on_the_disk_that_is_never_let_go_blames_nobody(node: Node) -> None
     """Who holds it may hang on a pool that does not answer."""
     late = pytest.raises(VTorqueError, match="held it for too long")
     with start_lock.lock_alone(node.settings.run_dir / "locks/disk", node.settings, Deadline.after(60)), late as caught:
-        present_absent.present(node.part(), node.settings, Deadline.after(1))
+        present_absent.ensure_guests(node.part(), node.settings, Deadline.after(1))
     assert caught.value.fault == VTorqueError.fault
     assert node.present(node.part(start=2))

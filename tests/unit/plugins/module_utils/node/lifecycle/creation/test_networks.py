@@ -112,7 +112,7 @@ def test_rules_of_all_cards_go_with_the_start(site: Node, monkeypatch: pytest.Mo
     site.present(site.part(networks="fast"))
     site.absent()
     assert {"vtq1", "vtq1n1", "vtq1n2", "vtq1n3"} <= set(gone)
-    assert present_absent.left(site.settings) == ()
+    assert present_absent.describe_leftovers(site.settings) == ()
 
 
 def test_network_of_the_job_is_there_before_its_guests_and_goes_after_them(

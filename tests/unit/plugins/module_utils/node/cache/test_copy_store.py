@@ -20,9 +20,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     SiteFault,
     UserFault,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import fetch as image_fetch
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copies import Cache
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.fetch import Pace, check, fetch
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_image as image_fetch
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_image import Pace, check, fetch
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_store import Cache
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.locations import cache_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings

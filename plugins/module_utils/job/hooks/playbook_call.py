@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a hook calls `cli/play.py`, for both of them.  It imports nothing: that program is to begin with Ansible soon."""
+"""How a hook calls `cli/run_playbook.py`, for both of them.
+
+It imports nothing: that program is to begin with Ansible soon.
+"""
 
 from __future__ import annotations
 

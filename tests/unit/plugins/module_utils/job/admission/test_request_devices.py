@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.host_devices import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.request_devices import (
     find_faults,
     wishes_for_wire,
 )

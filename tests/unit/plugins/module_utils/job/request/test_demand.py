@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import mem_mib
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import parse_batch_memory
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.si
     [("400gb", 409600), ("1024", 0), ("2048kb", 2), ("1mw", 8), ("4G", 4096), ("much", None)],
 )
 def test_memory(text: str, mib: int | None) -> None:
-    assert mem_mib(text) == mib
+    assert parse_batch_memory(text) == mib

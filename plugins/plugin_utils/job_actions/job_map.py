@@ -44,7 +44,7 @@ def hosts_of(
 
 
 @leaves_nothing
-def map_of(plan: JobPlan, hosts: tuple[JobHost, ...], node: str, timeout_s: float) -> JobMap:
+def build_job_map(plan: JobPlan, hosts: tuple[JobHost, ...], node: str, timeout_s: float) -> JobMap:
     """The map of a job for one node.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process.process_id import ProcessId
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.shell_access import SHELL, shell_of
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.shell_access import SHELL, shell_of
 
 
 def test_process_that_lives_is_the_jobs_shell() -> None:

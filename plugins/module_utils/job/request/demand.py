@@ -38,7 +38,7 @@ class NodeSize:
     mem_mib: int = 0
 
 
-def mem_mib(text: str) -> int | None:
+def parse_batch_memory(text: str) -> int | None:
     """A size (`400gb`, `2000mw`, bytes when bare; a word has 8 bytes) in MiB, rounded down; None: no size.
 
     Args:

@@ -17,7 +17,7 @@ COMMAND_LINE = "command line"
 
 
 @frozen
-class Handover:
+class CommandCall:
     """One call of the command that takes jobs.
 
     Attributes:

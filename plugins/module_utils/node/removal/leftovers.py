@@ -40,7 +40,7 @@ _UIDS = re.compile(rb"^Uid:\t([0-9]+)\t([0-9]+)\t([0-9]+)\t", re.MULTILINE)
 
 
 @frozen
-class Remain:
+class Leftover:
     """One thing that is there.
 
     Attributes:
@@ -60,22 +60,22 @@ class Remain:
 
 
 @leaves_nothing
-def remains(settings: NodeSettings, domains: Domains) -> tuple[Remain, ...]:
+def list_leftovers(settings: NodeSettings, domains: Domains) -> tuple[Leftover, ...]:
     """Everything that is there, of whatever start.
 
     Raises:
-        NodeFault: libvirt does not answer, or as `remains_without_libvirt`; then it is not known what is there.
+        NodeFault: libvirt does not answer, or as `list_leftovers_without_libvirt`; then it is not known what is there.
     """
     found = [
-        Remain("domain", facts.name, job_key(facts.mark.job_id, facts.mark.start))
+        Leftover("domain", facts.name, job_key(facts.mark.job_id, facts.mark.start))
         for facts in domains.list()
         if facts.mark
     ]
-    return (*found, *remains_without_libvirt(settings))
+    return (*found, *list_leftovers_without_libvirt(settings))
 
 
 @leaves_nothing
-def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
+def list_leftovers_without_libvirt(settings: NodeSettings) -> tuple[Leftover, ...]:
     """What can be seen without asking libvirt.
 
     Raises:
@@ -83,25 +83,25 @@ def remains_without_libvirt(settings: NodeSettings) -> tuple[Remain, ...]:
         VTorqueError: the processes cannot be looked at.
     """
     owners = slots.read_slots(settings)
-    found = [Remain("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
+    found = [Leftover("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
     devices = (*leases.read_leases(settings), *host_devices.find_lost(settings))
-    found += [Remain("device", lease.device, lease.key) for lease in devices]
-    found += [Remain("huge pages", path.name, path.name) for path in entries(settings.pages_dir)]
-    found += [Remain("interrupts", path.name, path.name) for path in entries(settings.interrupts_dir)]
-    found += [Remain("region", name, "") for name in shared_region.find_lost(settings)]
-    found += [Remain("private network", key, key) for key in private.keys(settings)]
-    found += [Remain("network device", name, "") for name in private.find_lost(settings)]
-    found += [Remain("directory", path.name, path.name) for path in entries(settings.guests_dir)]
-    found += [Remain(BARE, path.name, path.name) for path in entries(settings.bare_dir)]
-    found += [Remain("process", str(pid), key) for pid, key in processes(settings)]
+    found += [Leftover("device", lease.device, lease.key) for lease in devices]
+    found += [Leftover("huge pages", path.name, path.name) for path in entries(settings.pages_dir)]
+    found += [Leftover("interrupts", path.name, path.name) for path in entries(settings.interrupts_dir)]
+    found += [Leftover("region", name, "") for name in shared_region.find_lost(settings)]
+    found += [Leftover("private network", key, key) for key in private.keys(settings)]
+    found += [Leftover("network device", name, "") for name in private.find_lost(settings)]
+    found += [Leftover("directory", path.name, path.name) for path in entries(settings.guests_dir)]
+    found += [Leftover(BARE, path.name, path.name) for path in entries(settings.bare_dir)]
+    found += [Leftover("process", str(pid), key) for pid, key in processes(settings)]
     for device in sorted(SYS_NET.glob("vtq[0-9]*")):
         owner = owners.get(settings.slot_of(device.name) or 0, "")
-        found.append(Remain("network device", device.name, owner.partition("/")[0]))
+        found.append(Leftover("network device", device.name, owner.partition("/")[0]))
     try:
         for name in nft_rules.list_confined_devices(settings):
-            found.append(Remain("network rules", name, owners.get(settings.slot_of(name) or 0, "").partition("/")[0]))
+            found.append(Leftover("network rules", name, owners.get(settings.slot_of(name) or 0, "").partition("/")[0]))
     except NodeFault as error:
-        found.append(Remain("network rules", f"unknown: {error}", ""))
+        found.append(Leftover("network rules", f"unknown: {error}", ""))
     return tuple(found)
 
 

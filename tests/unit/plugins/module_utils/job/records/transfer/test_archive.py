@@ -13,9 +13,9 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import archive
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.archive import RecordRejected
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.transfer_format import Parcel
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import archive
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import RecordRejected
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.transfer_format import Parcel
 
 UID = 70_001
 RECORD = b'{"version": 1, "job_id": "72[1].head", "start": 2}'

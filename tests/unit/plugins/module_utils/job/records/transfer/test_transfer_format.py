@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
 
 RECORD = json.dumps({"version": 1, "job_id": "72[1].head", "start": 2}).encode()

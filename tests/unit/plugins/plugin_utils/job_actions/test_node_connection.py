@@ -15,8 +15,8 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_command
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import (
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.node_connection import (
     NodeCall,
     Reply,
     read_replies,

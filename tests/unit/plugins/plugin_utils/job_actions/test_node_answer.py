@@ -10,7 +10,7 @@ import contextlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_answer
 
 OWNER = messages.Owner("alice", 4242, 4242, "alice", "/home/alice", "/bin/sh")
 PART = messages.NodePart(1, "absent", "7.head", 2, "cn2", 60.0, OWNER, ())

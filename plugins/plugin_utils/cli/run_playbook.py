@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ansible-playbook, for a hook in a hurry: the same program, begun by its module and ended without its farewell.
 
-    play ARGUMENT...            ansible-playbook ARGUMENT...
-    play                        loads, then reads what to play from standard input: {"arguments", "environment", "log"}
-    play --plain ARGUMENT...    becomes ansible-playbook itself
+    run_playbook ARGUMENT...            ansible-playbook ARGUMENT...
+    run_playbook                        loads, then reads from standard input {"arguments", "environment", "log"}
+    run_playbook --plain ARGUMENT...    becomes ansible-playbook itself
 
 `python -m ansible playbook` reads the metadata of its package to find what is imported here by name, Ansible reads all
 connection plugins there are before it needs one, and Python takes so large an interpreter apart piece by piece: that is
@@ -23,7 +23,7 @@ import os
 import sys
 import typing as t
 
-from ...module_utils.job.hooks.play_call import HOOK, PLAIN
+from ...module_utils.job.hooks.playbook_call import HOOK, PLAIN
 from ...module_utils.system.process import signals
 from ..faststart import ansible_internals, node_socket
 from ..faststart.ansible_internals import AnsibleChanged
@@ -33,13 +33,17 @@ PLAYBOOK = (sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "ans
 
 
 def main() -> int:
-    """Play; the exit status."""
+    """Run the playbook.
+
+    Returns:
+        Its exit status.
+    """
     _die_with(os.environ.pop(HOOK, ""))
     if sys.argv[1:2] == [PLAIN]:
         become_playbook(sys.argv[2:])
     gc.disable()  # one short run: nothing that it would find is worth the search
     try:
-        play, slower = _load(whole=not sys.argv[1:])
+        run, slower = _load(whole=not sys.argv[1:])
     except AnsibleChanged as error:
         arguments = sys.argv[1:] or _read_request()
         os.write(2, f"vtorque: plain ansible-playbook plays, since this ansible-core is another: {error}\n".encode())
@@ -49,7 +53,7 @@ def main() -> int:
     arguments = sys.argv[1:] or _read_request()
     for reason in slower:
         os.write(2, f"vtorque: Ansible begins later, since this ansible-core is another: {reason}\n".encode())
-    return play(arguments)
+    return run(arguments)
 
 
 def _die_with(hook: str) -> None:
@@ -67,24 +71,24 @@ def _load(*, whole: bool) -> tuple[t.Callable[[t.Sequence[str]], int], list[Ansi
         whole: load all that a play of ours needs, for there is time.
 
     Returns:
-        What plays, and why it will take longer than it could.
+        The function that runs a playbook, and why it will take longer than it could.
 
     Raises:
         AnsibleChanged: nothing can be played in this process.
     """
     ansible_internals.forget_collection()
-    play = ansible_internals.playbook_program()
+    run = ansible_internals.playbook_program()
     slower = []
     for save_time in (ansible_internals.list_no_plugins, *((ansible_internals.load_modules,) if whole else ())):
         try:
             save_time()
         except AnsibleChanged as error:
             slower.append(error)
-    return play, slower
+    return run, slower
 
 
 def _read_request() -> list[str]:
-    """Wait to be told what to play; the end of standard input means nothing."""
+    """Return the arguments that standard input names; end where it is empty: there is nothing to run."""
     text = sys.stdin.buffer.read()
     if not text:
         leave(0)

@@ -14,8 +14,8 @@ import time
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import delivery
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.delivery import (
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import delivery
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.delivery import (
     AWAY,
     GIVEN_UP,
     NEVER,

@@ -21,7 +21,7 @@ from ...errors import ImageFault, NodeFault, VTorqueError, broken_disk
 from ...system import files
 from ..pool.images import READ_BYTES as CHUNK
 from ..pool.images import Image, read
-from .copies import Cache, Source, sources_of
+from .copy_store import Cache, Source, sources_of
 
 _ZEROS = bytes(CHUNK)
 BEHIND_S = 1.0

@@ -15,10 +15,10 @@ import sys
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import play as play_program
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import run_playbook
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket
 
-PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
+PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.run_playbook"
 PLAY = """
 - name: A play
   hosts: all
@@ -38,7 +38,7 @@ sys.meta_path.insert(0, Hide())
 if {loader}:
     from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import ansible_internals
     ansible_internals.LOADERS = ("no_such_loader",)
-sys.argv[0] = "play"
+sys.argv[0] = "run_playbook"
 runpy.run_module({program!r}, run_name="__main__", alter_sys=True)
 """
 """An ansible-core that lacks a module or a loader of plugins, until the program becomes another."""
@@ -58,7 +58,7 @@ def play(tmp_path: pathlib.Path) -> t.Callable[..., subprocess.CompletedProcess[
         environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         environment |= {"LC_ALL": "C.UTF-8", "ANSIBLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
         # as a site has it: Ansible's own loader finds the collection where this program comes from
-        environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(play_program.__file__).parents[6])
+        environment["ANSIBLE_COLLECTIONS_PATH"] = str(pathlib.Path(run_playbook.__file__).parents[6])
         command = [sys.executable, "-m", PROGRAM]
         if lacks:
             command = [sys.executable, "-c", WITHOUT.format(module=lacks, program=PROGRAM, loader=lacks_loader)]
@@ -106,7 +106,7 @@ def test_plain_one_plays_the_same(play: t.Any, task: str) -> None:
     plain, fast = play(task, "-c", "local", plain=True), play(task, "-c", "local")
     assert (plain.returncode, plain.stdout, plain.stderr) == (fast.returncode, fast.stdout, fast.stderr)
     assert "PLAY RECAP" in plain.stdout
-    assert play_program.PLAYBOOK[-3:] == ("-m", "ansible", "playbook")
+    assert run_playbook.PLAYBOOK[-3:] == ("-m", "ansible", "playbook")
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["at once", "told later"])
@@ -186,8 +186,8 @@ def test_play_loads_nothing_of_the_hooks_but_its_call() -> None:
     """Each play would pay for it, before Ansible begins to load."""
     code = f"import sys, {PROGRAM}; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    hooks = PROGRAM.replace("plugin_utils.cli.play", "module_utils.job.hooks")
-    assert [name for name in done.stdout.split() if name.startswith(f"{hooks}.")] == [f"{hooks}.play_call"]
+    hooks = PROGRAM.replace("plugin_utils.cli.run_playbook", "module_utils.job.hooks")
+    assert [name for name in done.stdout.split() if name.startswith(f"{hooks}.")] == [f"{hooks}.playbook_call"]
 
 
 def test_connections_are_found_when_they_are_needed(play: t.Any) -> None:
