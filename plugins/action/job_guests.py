@@ -12,21 +12,22 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import sys
 import time
 import typing as t
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.config import policy_file
+from ..module_utils.job.config.parameters import DEFAULT_PREFIX
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
+from ..module_utils.state.phases import write_phase
 from ..module_utils.system import files
 from ..module_utils.system.clock import Deadline
 from ..module_utils.system.process import prctl
 from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages, node_answers
-from ..module_utils.wire.node_command import ssh_command
+from ..module_utils.wire.node_command import PROGRAM, program_path, ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
 from ..plugin_utils.job_actions.action_base import JobAction, JobPlace, Outcome, phase, write_record
 from ..plugin_utils.job_actions.job_map import build_job_map, hosts_of
@@ -164,7 +165,7 @@ class ActionModule(JobAction):
 
         def read(node: str, reply: Reply) -> None:
             answers[node] = read_answer(parts[node], reply.status, reply.output, reply.complaint, self._brought)
-            keep_phase(place, f"{what}.{node}", began, tick)
+            write_phase(place.run_dir, f"{what}.{node}", began=began, seconds=time.monotonic() - tick)
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
                 bare_file(place, node).unlink(missing_ok=True)
@@ -252,12 +253,6 @@ def raise_for(
     raise gather(errors, superior=superior, made=made)
 
 
-def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
-    """Note a phase that just ended (`phase.<name>.json`)."""
-    figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-    write_record(place.file(layout.StepFile.PHASE.of(name)), figure)
-
-
 def find_early_request(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
     """The way to this node's program, when the hook has asked it for exactly this part.
 
@@ -282,11 +277,10 @@ def find_early_request(place: JobPlace, part: messages.NodePart) -> node_socket.
 
 
 def node_program(prefix: str | None) -> pathlib.Path:
-    """`vtorque-node` on the nodes: they have one prefix, which is where this Ansible is installed on one of them."""
-    here = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
-    if prefix is None and here.exists():
-        return here
-    return pathlib.Path(prefix or "/opt/vtorque") / "bin" / "vtorque-node"
+    """Return `vtorque-node` on the nodes: they have one prefix, which is where this Ansible runs on one of them."""
+    if prefix is None and PROGRAM.exists():
+        return PROGRAM
+    return program_path("vtorque-node", prefix or DEFAULT_PREFIX)
 
 
 def remaining_s(given: float | None, environment: t.Mapping[str, str]) -> float:

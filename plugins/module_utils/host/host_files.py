@@ -284,7 +284,7 @@ class EntryWriter:
         return Change(entry.path, f"link to {former}\n" if former else "", f"link to {entry.target}\n")
 
     def _absent(self, entry: Entry) -> Change | None:
-        """Of a link the link goes, never what it leads to."""
+        """Remove a path; of a link the link goes, never what it leads to."""
         if not self._is_there(entry.path):
             return None
         path = pathlib.Path(entry.path)

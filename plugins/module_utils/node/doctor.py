@@ -60,7 +60,7 @@ _TIME_ERROR = 5
 
 
 def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str, t.Callable[[], Finding]]:
-    """The checks of this room, by their names.
+    """Return the checks of this module, by their names.
 
     Args:
         settings: what the site expects of this node.

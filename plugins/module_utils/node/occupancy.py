@@ -40,7 +40,7 @@ def read_occupancy(settings: NodeSettings, nodes: pathlib.Path = NODES) -> NodeT
     """Return what this node has, and who has what of it now.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         nodes: where the kernel tells of its cells.
 
     Raises:

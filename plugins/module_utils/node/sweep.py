@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is on this node and belongs to no living start, and its removal.
 
-Whether a start lives is the batch system's word, which is handed in: this wing knows none.  Nobody's word alone is
+Whether a start lives is what the batch system reports, which the caller hands in.  No report alone is
 enough: a server that was restored knows no job at all.  What somebody is making, what has a job's shell, and what the
 MOM has files of stays, and the rest must be found over twice.  Who only watches guests (they share the lock) protects
 nothing: they outlive their job when its epilogue is lost, and hear the tombstone.

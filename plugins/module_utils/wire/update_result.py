@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What became of a guest's security updates: the node's word for it, which passes from wing to wing."""
+"""What became of a guest's security updates: the result that a node reports to the job."""
 
 from __future__ import annotations
 

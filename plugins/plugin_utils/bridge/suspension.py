@@ -247,7 +247,7 @@ def list_saved(settings: NodeSettings) -> list[dict[str, t.Any]]:
     """Return a row for each start that has guests on this node's disk: job, start, user, node, since, guests, bytes.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: they cannot be read.
@@ -278,7 +278,7 @@ def forget_saved(request: SavedRequest, policy: Policy, settings: NodeSettings) 
     Args:
         request: names the job.
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Returns:
         What was removed.

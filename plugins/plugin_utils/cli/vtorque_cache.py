@@ -118,7 +118,7 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
     """What is here, what is on its way, and what failed.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     cache, now = cache_of(settings), copy_queue.progress(settings)
     guests = cache.in_use()

@@ -80,7 +80,7 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     except OSError as error:
         return _print_error(VTorqueError("nothing was run", str(error)), NOTHING_RUN)
     if end.kind == "signal":
-        _die_of(end.number)
+        _end_by_signal(end.number)
     return end.number
 
 
@@ -220,7 +220,7 @@ def _print_error(error: VTorqueError, status: int, more: t.Sequence[str] = ()) -
     return status
 
 
-def _die_of(number: int) -> None:
+def _end_by_signal(number: int) -> None:
     """End as the job's own shell ended, so that the batch system records the signal; without a core of ours."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number != signal.SIGKILL:

@@ -87,6 +87,6 @@ class PreloadedRunner(PlaybookRunner):
 
 
 def _schedule(pid: int, policy: int) -> None:
-    """Of its one thread; that the system refuses changes only when it is ready."""
+    """Set the scheduling of a process of one thread; a refusal of the system only delays when it is ready."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, policy, os.sched_param(0))

@@ -23,6 +23,7 @@ from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.state import layout
+from ...module_utils.state.phases import write_phase
 from ...module_utils.system import files
 from ...module_utils.wire.messages import HOST_NAME
 
@@ -167,7 +168,7 @@ def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
 
 @contextlib.contextmanager
 def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
-    """Measure a phase and keep its figure for the job's record (`phase.<name>.json`).
+    """Measure a phase and write its figure for the job's record (`phase.<name>.json`).
 
     Args:
         when: false in check mode, in which nothing is written.
@@ -175,5 +176,4 @@ def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
     began, tick = time.time(), time.monotonic()
     yield
     if when:
-        figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-        write_record(place.file(layout.StepFile.PHASE.of(name)), figure)
+        write_phase(place.run_dir, name, began=began, seconds=time.monotonic() - tick)

@@ -154,7 +154,7 @@ def _handle_present(part: NodePart, call: Call, site: Site, checked: Caller) -> 
     report_lost: list[str] = []
     follow = [*FOLLOWER, part.job_id, str(part.start)]
     if checked.superior:
-        with present_absent.disk_judged(settings):
+        with present_absent.blame_disk(settings):
             save_superior(part, checked.superior, settings)
         report_lost, follow = lost_guest_command(checked.superior), []
     if part.bare_slots:

@@ -14,6 +14,7 @@ from ...module_utils.job.doctor.node_checks import last_line, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.moves import Evacuation, Evacuee
+from ...module_utils.wire.node_command import program_path
 from ..bridge.upkeep.examine import INSTALL, PROGRAM, WAY_IN, call
 
 LOOK_S, MOVES_S = 120.0, 86_400.0
@@ -33,7 +34,7 @@ def evacuate_node(node: str, policy: Policy, *, dry_run: bool) -> tuple[Evacuee,
         VTorqueError: it refuses, in its words.
     """
     question = json.dumps(to_dict(Evacuation(1, "evacuate", node, dry_run))).encode() + b"\n"
-    command = [*ssh_call(node, float(policy.ssh_timeout)), f"{policy.prefix_nodes}/bin/{PROGRAM}"]
+    command = [*ssh_call(node, float(policy.ssh_timeout)), str(program_path(PROGRAM, policy.prefix_nodes))]
     try:
         done = call(command, question, LOOK_S if dry_run else MOVES_S)
     except subprocess.TimeoutExpired:

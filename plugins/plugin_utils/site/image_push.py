@@ -16,10 +16,12 @@ import subprocess
 import typing as t
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
+from ...module_utils.job.config.parameters import DEFAULT_PREFIX
 from ...module_utils.job.doctor.node_checks import SSH, last_line, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.messages import VERSION, ImageOrder
+from ...module_utils.wire.node_command import program_path
 from ..bridge.upkeep.examine import PROGRAM, WAY_IN, call
 
 AT_ONCE = 32
@@ -51,7 +53,7 @@ def push(
     *,
     fs_type: str,
     ssh_timeout_s: float,
-    prefix: str = "/opt/vtorque",
+    prefix: str = DEFAULT_PREFIX,
     ssh: str = SSH,
     report: Report = lambda _node, _text: None,
 ) -> tuple[PushResult, ...]:
@@ -72,7 +74,7 @@ def push(
 
     def one(node: str) -> PushResult:
         try:
-            command = [*ssh_call(node, ssh_timeout_s, ssh), f"{prefix}/bin/{PROGRAM}"]
+            command = [*ssh_call(node, ssh_timeout_s, ssh), str(program_path(PROGRAM, prefix))]
             brought = _bring(node, image, fs_type, command, ssh_timeout_s, report)
         except (OSError, VTorqueError) as error:
             brought = PushResult(node, SILENT, str(error))

@@ -15,6 +15,7 @@ from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.doctor.node_checks import SSH, last_line, ssh_call
 from ...module_utils.text import printable
+from ...module_utils.wire.node_command import program_path
 from ...module_utils.wire.node_topology import NodeTopology, TopologyRequest, topology_from_dict
 from ..bridge.node_settings import host_name
 from ..bridge.upkeep import examine
@@ -41,7 +42,7 @@ def query_node(node: str, policy: Policy, ssh: str = SSH) -> NodeTopology:
     """
     what = f"the topology of {printable(node)[:80]}"
     timeout_s = float(policy.ssh_timeout)
-    command = [*ssh_call(node, timeout_s, ssh), f"{policy.prefix_nodes}/bin/{examine.PROGRAM}"]
+    command = [*ssh_call(node, timeout_s, ssh), str(program_path(examine.PROGRAM, policy.prefix_nodes))]
     question = json.dumps(TopologyRequest().to_dict()).encode() + b"\n"
     try:
         done = examine.call(command, question, timeout_s + ANSWER_S)

@@ -17,6 +17,7 @@ from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import SavedRequest
 from ...module_utils.wire.node_answers import SavedStart
+from ...module_utils.wire.node_command import program_path
 from ..bridge.upkeep.examine import AT_ONCE, INSTALL, PROGRAM, WAY_IN, call
 
 Answer = dict[str, t.Any]
@@ -40,7 +41,7 @@ def query_nodes(
     question = json.dumps(to_dict(request)).encode() + b"\n"
 
     def one(node: str) -> Answer | VTorqueError:
-        command = [*ssh_call(node, ssh_timeout_s, ssh), f"{prefix}/bin/{PROGRAM}"]
+        command = [*ssh_call(node, ssh_timeout_s, ssh), str(program_path(PROGRAM, prefix))]
         try:
             return _read(node, call(command, question, ssh_timeout_s + request.timeout_s + 5.0))
         except subprocess.TimeoutExpired:

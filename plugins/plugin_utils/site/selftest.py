@@ -117,7 +117,7 @@ def submit(
     batch: BatchSystem,
     queue: str | None = None,
 ) -> None:
-    """Submit it; a refusal is a finding, in vsub's own words.
+    """Submit it; a refusal is a finding, with vsub's message.
 
     Args:
         trial: the job.

@@ -332,7 +332,7 @@ def _find(asked: str, images: t.Sequence[ImageFacts]) -> ImageFacts | None:
 
 
 def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
-    """The image's own word against the request's; a site default gives way without a word."""
+    """Yield what the image's record says against the request; a site default gives way silently."""
     for key, fact in (("distro", image.distro), ("arch", image.arch)):
         if not fact:
             continue

@@ -71,7 +71,7 @@ class VcpuMap:
 
     @property
     def other_cores(self) -> str:
-        """Those of all other threads (`GuestSpec.other_cores`)."""
+        """Return the cores of all other threads (`GuestSpec.other_cores`)."""
         return _format_cores(self.emulator)
 
 

@@ -309,7 +309,7 @@ class SubmitCall(t.Protocol):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without vsub's own words."""
+        """The arguments without those of vsub itself."""
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> FrontJob:
         """Read the script, where it stands there by reading standard input to its end, with the options in it.

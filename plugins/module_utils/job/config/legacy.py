@@ -126,8 +126,8 @@ GONE: dict[str, str] = {
         ),
         _OWN,
     ),
-    "DEBUG": "a user's own word, for one job: DEBUG=true vsub ...; debug_default is the site's",
-    "TRACE": "a user's own word, for one job: TRACE=true vsub ...; trace_default is the site's",
+    "DEBUG": "set by a user, for one job: DEBUG=true vsub ...; debug_default is the site's",
+    "TRACE": "set by a user, for one job: TRACE=true vsub ...; trace_default is the site's",
     "LOG_LEVEL": "log_levels has the level of each component",
     **dict.fromkeys(("MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
     **dict.fromkeys(

@@ -107,6 +107,7 @@ _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
+DEFAULT_PREFIX = "/opt/vtorque"
 _TAG = "snapTask-[username]-[jobid]"
 
 
@@ -116,12 +117,12 @@ class Policy:
 
     prefix: str = _parameter(
         _PATH,
-        "/opt/vtorque",
+        DEFAULT_PREFIX,
         "where the product is installed on front ends",
         old=("VTORQUE_DIR",),
         section="where things are",
     )
-    prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
+    prefix_nodes: str = _parameter(_PATH, DEFAULT_PREFIX, "where it is installed on nodes: a local file system")
     batch_system: str = _parameter(choice(*BATCH_SYSTEMS), "torque", "the batch system of the site")
     torque_home: str = _parameter(_PATH, "/var/spool/torque", "home directory of Torque or OpenPBS")
     pbs_qsub_on_fe: str = _parameter(

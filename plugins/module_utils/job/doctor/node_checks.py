@@ -42,7 +42,7 @@ def checks(
     owner_uid: int = 0,
     thorough: bool = False,
 ) -> dict[str, t.Callable[[], Finding]]:
-    """The checks of this room, by their names.
+    """Return the checks of this module, by their names.
 
     Args:
         policy: the site's.

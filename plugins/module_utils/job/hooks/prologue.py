@@ -14,6 +14,7 @@ import typing as t
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
 from ...state import event_log, layout, login_fifos, shell_link, shell_message
+from ...state.phases import write_phase
 from ...state.records import RefusalRecord
 from ...system import clock, files
 from ...system.clock import Deadline
@@ -208,12 +209,11 @@ def _run_playbook(case: _Case, began: float) -> VTorqueError | None:
         error = error or _run_users(case, log)
         if error is None and case.given_up.is_suspended():
             playbook.note(log, "the job is suspended: its guests are to stand still")
-            shell_message.ring(start.directory)
+            shell_message.notify_worker(start.directory)
         took_s = time.monotonic() - began
-        figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(took_s, 3)}
-        if error is None and (given_s := give_back(case.job, policy, took_s, log)):
-            figure["given_back"] = given_s
-        files.write(start.directory / layout.StepFile.PHASE.of("prologue"), json.dumps(figure))
+        given_s = give_back(case.job, policy, took_s, log) if error is None else 0
+        more = {"given_back": given_s} if given_s else {}
+        write_phase(start.directory, "prologue", began=clock.since_epoch(began), seconds=took_s, **more)
     return error
 
 

@@ -130,7 +130,7 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, ter
 
 
 def _vm_nodes(job: BatchJob, resolved: ResolvedRequest, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
-    """Those of a job's nodes that have guests."""
+    """Return which of a job's nodes have guests."""
     if why := mixed.objection(resolved, len(nodes), terms):
         raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
     faults = (

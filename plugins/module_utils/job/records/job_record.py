@@ -71,12 +71,12 @@ class JobRecord:
 
     @property
     def bare(self) -> tuple[str, ...]:
-        """Those of them that had no guests (a mixed request)."""
+        """Return the nodes that had no guests (a mixed request)."""
         return tuple(text_of(node) for node in list_of(self.raw.get("bare")))
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Those that were there to take the place of another, and had nothing to do."""
+        """Return the nodes that were there to take the place of another, and had nothing to do."""
         return tuple(text_of(node) for node in list_of(self.raw.get("spares")))
 
     @property

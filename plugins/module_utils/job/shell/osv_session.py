@@ -213,7 +213,7 @@ class Run:
     def _heard(self, numbers: bytes) -> bytes:
         """Ring for those signals with which batch systems begin and end a suspension."""
         if PAUSES.intersection(numbers):
-            shell_message.ring(self._path.parent)
+            shell_message.notify_worker(self._path.parent)
         return numbers
 
     def _hear(self, console: socket.socket) -> bool:

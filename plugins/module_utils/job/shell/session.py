@@ -240,11 +240,11 @@ class Conversation:
         for number in numbers:
             if number in (CHECKPOINT, PARK) and self._record.detached:
                 wish = shell_message.PARK if number == PARK else shell_message.CHECKPOINT
-                shell_message.ring(self._directory, wish)
+                shell_message.notify_worker(self._directory, wish)
                 continue
             self.signals.append(number)
             if number in PAUSES:
-                shell_message.ring(self._directory)
+                shell_message.notify_worker(self._directory)
             self._said += b"signal %d\n" % number
 
     def _pass_to_others(self, witness: Witness) -> None:
@@ -327,7 +327,7 @@ def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str],
     """
     before = termios.tcgetattr(0) if os.isatty(0) else None
     for number in PAUSES:
-        signal.signal(number, lambda _number, _frame: shell_message.ring(directory))
+        signal.signal(number, lambda _number, _frame: shell_message.notify_worker(directory))
     with subprocess.Popen(call, env=environment, cwd="/", restore_signals=True) as process:
         lost = wait_for_end_or_loss(process.pid, watch)
         if lost is None:

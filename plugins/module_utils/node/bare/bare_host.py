@@ -43,7 +43,7 @@ def ensure_bare_host(part: NodePart, settings: NodeSettings, deadline: Deadline,
 
     Args:
         part: what is asked; its owner has been compared with this node's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         reached_at: the address at which this node was asked; "" when it was not asked from elsewhere.
 
@@ -68,7 +68,7 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
 
     Args:
         job_map: who they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when it must be done.
 
     Raises:
@@ -95,7 +95,7 @@ def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) 
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
 
     Returns:
@@ -118,7 +118,7 @@ def remove(key: str, settings: NodeSettings, deadline: Deadline) -> tuple[str, .
 
     Args:
         key: `state.layout.job_key` of the start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: bounds the wait for the files that sshd reads.
 
     Returns:
@@ -155,7 +155,7 @@ def tidy(settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     """Make what sshd reads anew from the directories of the starts that are here.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when it must be done.
 
     Returns:

@@ -30,7 +30,7 @@ def check_sshd(user: str, settings: NodeSettings, reached_at: str, deadline: Dea
 
     Args:
         user: the job's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         reached_at: the address at which this node was asked; "" when it was not asked from elsewhere.
         deadline: when there must be an answer.
 

@@ -138,12 +138,12 @@ def is_wanted(settings: NodeSettings, what: Want) -> bool:
 
 
 def done(settings: NodeSettings, what: Want) -> None:
-    """It is there."""
+    """Note that a copy is there, so that nobody waits for it any more."""
     (marks_of(settings) / str(what)).unlink(missing_ok=True)
 
 
 def fail(settings: NodeSettings, what: Want, error: VTorqueError, image: Image | None) -> None:
-    """It cannot be done; whoever waits finds the reason.
+    """Note that a copy cannot be made; whoever waits finds the reason.
 
     Args:
         error: why.

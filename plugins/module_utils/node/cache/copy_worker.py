@@ -35,7 +35,7 @@ def work_off(settings: NodeSettings, log: Log, *, verify: t.Sequence[str] = ()) 
     Whoever works already is waited for: what is wanted now may have come too late for them.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         log: hears what was done.
         verify: copies whose digest is taken first; what is broken is wanted again.
 

@@ -41,7 +41,7 @@ def counted(settings: NodeSettings, deadline: Deadline) -> t.Iterator[DiskUse]:
     A start holds a lock of its own alone, and on a shared node two may begin in the same second.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: of the wait for another's overlay, which is a matter of milliseconds where the pool answers.
 
     Yields:

@@ -81,7 +81,7 @@ def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -
     """Take away copies that no guest stands on, until they take no more memory than there is for them.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         keep: names of images that are wanted now.
         at_most_bytes: for all of them.
 

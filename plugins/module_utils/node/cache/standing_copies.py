@@ -33,7 +33,7 @@ def wait(
     Args:
         image: of the pool.
         fs_type: where the copy is to be.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         until: when it must be there.
         report: hears how far it is.
 
@@ -59,7 +59,7 @@ def lock_copy(image: images.Image, fs_type: str, settings: NodeSettings) -> t.It
     Args:
         image: of the pool.
         fs_type: where the copy is.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         SiteFault: the copy that was there has gone.
@@ -98,7 +98,7 @@ def want_digest(image: images.Image, fs_type: str, settings: NodeSettings) -> No
     Args:
         image: of the pool.
         fs_type: what a guest stands on.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     if fs_type != POOL:
         copy = cache_of(settings, fs_type).copy(image.name)

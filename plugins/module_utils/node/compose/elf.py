@@ -57,7 +57,7 @@ class Program(t.NamedTuple):
 
 
 def read_program(stream: t.BinaryIO, size: int, what: str) -> Program | None:
-    """Read a program's own word.
+    """Read what a program says of itself.
 
     Args:
         stream: of the file; it may be read forwards from its first byte alone.

@@ -164,7 +164,7 @@ class RdmaKind(DeviceKind, t.Protocol):
         Args:
             mine: devices of a start.
             peers: addresses of all guests of its job, on this kind of device.
-            settings: this node's own word.
+            settings: NodeSettings of this node.
 
         Raises:
             VTorqueError: they cannot be reached.

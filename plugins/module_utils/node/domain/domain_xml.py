@@ -57,11 +57,11 @@ class Card(t.Protocol):
 
     @property
     def tap(self) -> str:
-        """Its network device on the node."""
+        """Return the name of the card's network device on the node."""
 
     @property
     def mac(self) -> str:
-        """Its own."""
+        """Return the card's MAC address."""
 
 
 class Shape(t.Protocol):
@@ -73,7 +73,7 @@ class Shape(t.Protocol):
 
     @property
     def page_kib(self) -> int:
-        """Of its memory; 0: ordinary pages."""
+        """Return the size of the pages of its memory in KiB; 0: ordinary pages."""
 
 
 @frozen

@@ -27,7 +27,7 @@ def mount(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when it must be there.
 
     Raises:

@@ -40,7 +40,7 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
 
     Args:
         job_map: what it learns.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must have it.
 
     Raises:

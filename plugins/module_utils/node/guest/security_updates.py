@@ -34,7 +34,7 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word; holds the seconds that they may take.
+        settings: NodeSettings of this node; holds the seconds that they may take.
         deadline: of the prologue; some of what is left is not touched.
 
     Returns:

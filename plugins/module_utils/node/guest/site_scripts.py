@@ -35,7 +35,7 @@ def run_prologues(job_id: str, start: int, settings: NodeSettings, deadline: Dea
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must have ended.
 
     Raises:

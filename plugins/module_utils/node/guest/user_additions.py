@@ -35,7 +35,7 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must be done.
 
     Raises:

@@ -93,7 +93,7 @@ def read_sources(
     """Read all sources of this node, and store what they report.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         read_message: returns what the batch system's own check reports of this node; raises SiteFault.
         deadline: when to end; what is not read by then is not known.
         now: seconds since the epoch.
@@ -194,7 +194,7 @@ def read_health(settings: NodeSettings) -> NodeHealth:
     """Return what the last look found, of sources that the node still has; nothing where it left no word.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     names = [source.name for source in settings.health_sources]
     try:
@@ -226,7 +226,7 @@ def forget_source(name: str, settings: NodeSettings) -> bool:
 
     Args:
         name: of the source.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         False: the node has no such source.
@@ -251,7 +251,7 @@ def forget_all(settings: NodeSettings) -> None:
     """Forget what was known, where the site has no sources any more; that it cannot be done stops nothing.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     with contextlib.suppress(OSError):
         (settings.state_dir / FILE).unlink(missing_ok=True)

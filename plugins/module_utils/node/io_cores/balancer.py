@@ -50,7 +50,7 @@ class Balancer:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         guests: their directories.
         log: takes a line for the job's log.
         find: finds the processes of a guest, by its directory.

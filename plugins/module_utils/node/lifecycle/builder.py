@@ -107,11 +107,11 @@ class Builder:
         return bool(data)
 
     def tell_to_end(self) -> None:
-        """It leaves what it made, and ends."""
+        """Have the builder end; what it has created stays."""
         os.kill(self._pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """With what it started; libvirt may keep it in a call that does not return."""
+        """Kill the builder and what it started; libvirt may keep it in a call that does not return."""
         os.killpg(self._pid, signal.SIGKILL)
 
     def reap(self) -> int:
@@ -165,7 +165,7 @@ def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int) -> dict[s
 def _lock(request: BuildRequest, lock: start_lock.Lock, saying: int) -> bool:
     """Hold the start alone, or share it with who made or makes its guests; True: alone."""
     settings = request.settings
-    with present_absent.disk_judged(settings):
+    with present_absent.blame_disk(settings):
         start_lock.refuse_if_over(settings, request.key)
         lines.send_line(saying, {"doing": "the wait for the lock of the start"})
         alone = lock.take_now()

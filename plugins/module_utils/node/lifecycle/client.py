@@ -47,7 +47,7 @@ def request_guests(
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         caller: the descriptor on which the answer will be written: when nobody reads it any more, that is a cancel.
         tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.

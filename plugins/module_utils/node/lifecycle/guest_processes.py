@@ -53,7 +53,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
 
     Args:
         directory: of the start; holds one directory a guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         owner: the guests'.
     """
     guests = sorted(directory.iterdir()) if directory.is_dir() else []
@@ -74,7 +74,7 @@ def processes_of(guest: pathlib.Path, settings: NodeSettings) -> tuple[int, tupl
 
     Args:
         guest: its directory.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: the processes cannot be looked at.
@@ -107,7 +107,7 @@ def confine(key: str, settings: NodeSettings, cores: Cores) -> None:
 
     Args:
         key: `layout.job_key` of the start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         cores: of this node.
 
     Raises:

@@ -44,7 +44,7 @@ class CallerEnd(OwnedDescriptor):
         return self._deadline.left_s() + JOB_MAP_S
 
     def keep(self) -> None:
-        """They stay, whatever becomes of us: nobody tells guests of their job who asks without holding them."""
+        """Keep the guests, however the caller ends: only a caller that holds guests tells them of their job."""
         with contextlib.suppress(OSError):  # whose worker is another's answers, and is gone
             os.write(self._fd, _KEEP)
 
@@ -56,7 +56,7 @@ class WorkerEnd:
         fd: our end of the way to whoever asked.
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
 
     def __init__(self, fd: int, job_id: str, start: int, settings: NodeSettings) -> None:

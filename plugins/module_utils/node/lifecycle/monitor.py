@@ -5,7 +5,7 @@
 
 So is one that is paused, unless that was ordered (`pausing.py`).
 
-That libvirt does not answer is never "the guest is gone".  What proves it: libvirt's own word, or the kernel's that
+That libvirt does not answer is never "the guest is gone".  What proves it: a report of libvirt, or the kernel's that
 the guest's process has ended, or the virtiofsd of one of its mounts, which hang from then on.
 """
 

@@ -29,7 +29,7 @@ def saved_guests(settings: NodeSettings, key: str) -> tuple[saved_memory.SavedGu
     """Return the guests of a start whose memory is on this node's disk, and which were not ordered to return yet.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
     """
     return tuple(one for one in saved_memory.read_saved(settings.guests_dir / key) if one.complete)
@@ -56,7 +56,7 @@ def find_neighbour(settings: NodeSettings, key: str, domains: Domains, cores: cp
     Guests of a suspended job, which stand still, are no neighbours: they are asked about when they are to go on.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         domains: a connection to libvirt.
         cores: of its guests; (): those that its domains have, or any of the node where they are saved.
@@ -100,7 +100,7 @@ def check_neighbours(settings: NodeSettings, key: str, domains: Domains, cores: 
 
 def _cores_of(facts: DomainFacts) -> cpus.Cores:
     """The cores of a domain; (): all of the node's."""
-    vcpu = ET.fromstring(facts.xml).find("vcpu")  # noqa: S314 - libvirt's own words
+    vcpu = ET.fromstring(facts.xml).find("vcpu")  # noqa: S314 - written by libvirt
     return cpus.read(vcpu.get("cpuset", "")) if vcpu is not None else ()
 
 
@@ -108,7 +108,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     """Return why the saved guests of a start cannot come back now; "": they can.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         domains: a connection to libvirt.
 
@@ -170,7 +170,7 @@ def lack_of_addresses(settings: NodeSettings, key: str) -> str:
     It waits for answers of the network, so that nobody calls it who holds the lock of what starts take.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
 
     Raises:

@@ -43,7 +43,7 @@ class Saving:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         names: of the guests.
         log: takes a line for the job's log.
     """

@@ -22,8 +22,9 @@ import traceback
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
-from ...state import event_log, layout
-from ...system import acl, files, fileserver_probe
+from ...state import event_log
+from ...state.job_log import open_job_log
+from ...system import fileserver_probe
 from ...system.clock import Deadline
 from ...system.process import signals
 from ...system.process.process_id import ProcessId
@@ -80,7 +81,9 @@ def _own_descriptors(request: BuildRequest, answering: int) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     log_descriptor = nothing
     with contextlib.suppress(OSError, VTorqueError):
-        log_descriptor = _log(request)
+        part = request.part
+        directory = request.settings.record_dir(part.job_id, part.start)
+        log_descriptor = open_job_log(directory, part.owner.uid)
     answer_descriptor = os.dup(answering)
     for number, source in enumerate((nothing, log_descriptor, log_descriptor)):
         os.dup2(source, number)
@@ -88,15 +91,6 @@ def _own_descriptors(request: BuildRequest, answering: int) -> int:
     os.set_inheritable(3, False)
     os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     return 3
-
-
-def _log(request: BuildRequest) -> int:
-    """The job's log on this node, to be added to; a sister has none before us."""
-    owner, directory = request.part.owner.uid, request.settings.record_dir(request.part.job_id, request.part.start)
-    files.make_record_directory(directory, owner)
-    log = os.open(directory / layout.LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    acl.let_read(log, owner)
-    return log
 
 
 @dataclasses.dataclass
@@ -111,7 +105,7 @@ class _Worker:
 
     def run(self) -> None:
         try:
-            with present_absent.disk_judged(self.settings):
+            with present_absent.blame_disk(self.settings):
                 lock = start_lock.Lock(start_lock.start_lock(self.settings, self.request.key))
                 over = start_lock.OverWatch(self.settings, self.request.key)
         except VTorqueError as error:

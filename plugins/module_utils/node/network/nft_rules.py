@@ -68,7 +68,7 @@ def apply_rules(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) 
         guests: before they boot; their addresses are bound to what servers of addresses answer them, and to the one
             that is proven (`bind`).
         whom: they may reach.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
@@ -143,7 +143,7 @@ def _chain(name: str, its_rules: t.Iterable[str], hook: str = "") -> t.Iterator[
 
 
 def _last_rules(device: str) -> tuple[str, ...]:
-    """Of the chain in which ends what is not let go; of what is for everybody, such as a search, nobody hears."""
+    """Return the rules that drop what no other rule lets through; of what is for everybody nothing is counted."""
     place = "ip daddr . meta l4proto . th dport"
     return (
         f"ip daddr != 224.0.0.0/3 meta l4proto {{ tcp, udp }} add @{_dropped(device)} {{ {place} }}",
@@ -199,7 +199,7 @@ def bind(guests: t.Sequence[Guest], settings: NodeSettings) -> None:
 
     Args:
         guests: that are held; with their addresses.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
@@ -214,7 +214,7 @@ def admit(guests: t.Sequence[Guest], job: t.Sequence[str], hosts: t.Sequence[str
         guests: that are held; with their addresses.
         job: addresses of guests, theirs too.
         hosts: addresses of bare hosts; not their batch system's ports.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
@@ -233,7 +233,7 @@ def admitted(device: str, settings: NodeSettings) -> tuple[tuple[str, ...], tupl
 
     Args:
         device: the guest's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not tell.
@@ -248,7 +248,7 @@ def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
 
     Args:
         devices: of guests that are gone.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         Of which devices there were any, as words: with some of where they were not let go.

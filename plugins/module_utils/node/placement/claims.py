@@ -67,7 +67,7 @@ def read_promises(settings: NodeSettings, but: str, running: t.Collection[str]) 
     """Read which memory the guests of other starts have; as `read_claims`.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         but: the start that does not count (`state.layout.job_key`).
         running: the names of all domains of this node.
 
@@ -95,7 +95,7 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
     it is what the sweep has not removed yet.  A guest whose memory is on the disk has none until it returns.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         but: the start that does not count (`state.layout.job_key`).
         running: the names of all domains of this node.
 

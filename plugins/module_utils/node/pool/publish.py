@@ -183,7 +183,7 @@ def _bring_boot(wanted: RevisionSpec, stage: pathlib.Path, record: dict[str, t.A
 
 
 def _link_disk(before: Image, stage: pathlib.Path, record: dict[str, t.Any]) -> None:
-    """The same disk under another record: a second name of the file, since neither ever changes."""
+    """Give the same disk another record: a second name of the file, since neither ever changes."""
     for path in (before.path, *filter(None, (before.boot.kernel, before.boot.initrd))):
         try:
             os.link(path, stage / path.name)

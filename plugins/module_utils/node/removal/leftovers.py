@@ -254,7 +254,7 @@ def end_servers(guest: pathlib.Path, settings: NodeSettings) -> None:
 
     Args:
         guest: its directory.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: what runs on this node cannot be seen.

@@ -37,7 +37,7 @@ def remove_start(job_id: str, start: int, settings: NodeSettings, domains: Domai
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
 
     Returns:

@@ -49,7 +49,7 @@ class Suspects:
         return self.now_s - self._first_s.setdefault(key, self.now_s)
 
     def clear(self, key: str) -> None:
-        """It lives, or it is gone."""
+        """Forget a start, which lives or is gone."""
         self._first_s.pop(key, None)
 
     def keep_only(self, keys: set[str]) -> None:

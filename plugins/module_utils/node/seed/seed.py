@@ -30,15 +30,15 @@ class Card(t.Protocol):
 
     @property
     def mac(self) -> str:
-        """Its own."""
+        """Return the card's MAC address."""
 
     @property
     def interface(self) -> str:
-        """Its address with its network."""
+        """Return the card's address with its network."""
 
     @property
     def mtu(self) -> int:
-        """Its own; 0: as the guest has it."""
+        """Return the card's MTU; 0: as the guest has it."""
 
 
 LABEL = "cidata"

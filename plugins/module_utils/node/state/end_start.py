@@ -32,7 +32,7 @@ def end_start(
     that to us.  What does not end is ended.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         deadline: when there must be an answer.
         last_look: takes away what is left, under the lock, with what `meanwhile` gives; returns what was, as words.

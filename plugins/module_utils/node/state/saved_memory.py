@@ -131,7 +131,7 @@ def on_their_way(settings: NodeSettings) -> tuple[str, ...]:
     What a worker that was killed had begun to save, nobody saves any more.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
     """
     return tuple(
         one.name

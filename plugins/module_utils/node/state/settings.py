@@ -28,7 +28,7 @@ PROLOGUE, EPILOGUE = "prologue", "epilogue"
 @frozen
 @leaves_nothing
 class NodeSettings:
-    """The node's own word on everything that a request must not decide.
+    """The settings of this node: everything that a request must not decide.
 
     Attributes:
         node_name: short host name of this node; guests are called `v<node_name>-<slot>`.
@@ -170,7 +170,7 @@ class NodeSettings:
     nft: pathlib.Path = pathlib.Path("/usr/sbin/nft")
 
     def variables_of(self, job_id: str) -> dict[str, str]:
-        """Return what scripts in guests find of a job, in the batch system's own words (`GuestTable`).
+        """Return what scripts in guests find of a job, under the batch system's names (`GuestTable`).
 
         Args:
             job_id: of the job.

@@ -324,7 +324,7 @@ def _raise_limit() -> None:
 
 
 def _keep_capabilities() -> None:
-    """They are good for the user's own files and nothing else; a program that is not root's gets none unasked."""
+    """Keep the capabilities that serve the user's files; a program that is not root's gets none unasked."""
     libc = _libc()
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     data = ctypes.create_string_buffer(24)

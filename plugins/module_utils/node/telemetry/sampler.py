@@ -131,7 +131,7 @@ class Sampler:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         guests: their directories.
         log: takes a line for the job's log.
     """

@@ -116,7 +116,7 @@ def write(name: str, text: str, settings: NodeSettings) -> None:
     Args:
         name: one of `OF_NODES`, or the key of a start.
         text: as `format_samples` returns it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         OSError: it was not written.

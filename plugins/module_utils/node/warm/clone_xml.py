@@ -59,7 +59,7 @@ def spec_of(image: Image, size: Size, settings: NodeSettings) -> DomainSpec:
     Args:
         image: as their disks stand on it.
         size: of each.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     boot = image.boot
     bare = DomainSpec(
@@ -130,7 +130,7 @@ def count_ports(settings: NodeSettings) -> int:
     """Return how many devices must have a place in a template: each directory that guests share, and a user's disk.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
     """
     kinds = [settings.home_via, *(mount.kind for mount in settings.mounts)]
     return kinds.count("virtiofs") + 1

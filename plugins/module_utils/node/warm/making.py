@@ -98,7 +98,7 @@ def make(
 
     Args:
         wanted: the shape.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: libvirt; its events are heard from now on.
         deadline: when it must be there.
         tell: hears how far it is.
@@ -156,7 +156,7 @@ def _make(
 
 
 def _make_room(wanted: TemplateSpec, settings: NodeSettings) -> None:
-    """Its memory may take as much as the guest has; templates that were not used longest give way."""
+    """Make room for a template, which may take as much as its guest has; those that were not used longest give way."""
     with disk_space.counted(settings, Deadline.after(OVERLAY_S)) as taken:
         least = (wanted.spec.ram_mib * _MIB) + MOST_DISK + taken.promised_bytes
         template.make_room(settings, least_bytes=least)

@@ -121,7 +121,7 @@ def find(key: str, settings: NodeSettings, now: float | None = None) -> Template
 
     Args:
         key: `key.key_of`.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         now: seconds since the epoch.
 
     Raises:
@@ -216,7 +216,7 @@ def remove(key: str, settings: NodeSettings) -> bool:
 
     Args:
         key: of it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         Whether there was one.
@@ -258,7 +258,7 @@ def publish(place: pathlib.Path, record: Record, settings: NodeSettings) -> Temp
     Args:
         place: where it was made.
         record: of it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         OSError, VTorqueError: it did not appear.

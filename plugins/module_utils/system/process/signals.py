@@ -64,7 +64,7 @@ def reset_signals() -> None:
 
 @leaves_nothing
 class SignalRecorder:
-    """Such signals are noted instead of having their effect; a context manager, for the main thread."""
+    """Records signals that would end this process; a context manager, for the main thread."""
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

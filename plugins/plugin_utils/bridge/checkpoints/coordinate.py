@@ -59,7 +59,7 @@ def take_checkpoint(
     Args:
         job: the batch server's word, of a job that runs.
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         tell: asks other nodes.
         log: takes a line for the job's log.
         park: ends the start, and has the job rest in the checkpoint; raises VTorqueError where it runs on.  None: it

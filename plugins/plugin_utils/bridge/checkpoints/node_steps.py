@@ -27,7 +27,7 @@ def take_step(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
 
     Args:
         step: which.
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Returns:
         Why it is not done, or not yet; (): it is.

@@ -32,6 +32,7 @@ from ....module_utils.system.process.detached import start_detached
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import NodePart
 from ....module_utils.wire.moves import Evacuation, Evacuee
+from ....module_utils.wire.node_command import program_path
 from ..node_settings import settings_of
 from . import spares
 from .send import GuestRejected, finish_move, move
@@ -85,7 +86,7 @@ def begin(policy: Policy, node: str) -> None:
         OSError: the program cannot be called.
     """
     question = json.dumps(to_dict(Evacuation(1, "evacuate", node, False))).encode() + b"\n"
-    process = start_detached([f"{policy.prefix_nodes}/bin/vtorque-node"], stdin=subprocess.PIPE)
+    process = start_detached([str(program_path("vtorque-node", policy.prefix_nodes))], stdin=subprocess.PIPE)
     with t.cast(t.IO[bytes], process.stdin) as stream:
         stream.write(question)
 
@@ -135,7 +136,7 @@ def finish_moves(settings: NodeSettings, batch: BatchSystem) -> tuple[str, ...]:
     """Bring moves to their end that were broken off with whoever was at it; returns what could not be done.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: writes the notes of spare nodes.
     """
     if not any(moves.target_of(guest) for guest in guest_directories(settings.guests_dir)):
@@ -203,7 +204,7 @@ def give_back_spare(
 
     Args:
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: has the note; None: the site's is opened.
         job_id: the job, where its end is at work; "": whoever has had it, once the batch server does not run it.
 

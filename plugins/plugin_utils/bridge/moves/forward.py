@@ -32,7 +32,7 @@ def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings) -> Answ
     Args:
         part: the request, `absent`.
         answer: of this node.
-        settings: this node's own.
+        settings: NodeSettings of this node.
     """
     record = settings.record_dir(part.job_id, part.start)
     rows = moves.read_moved(record)

@@ -68,7 +68,7 @@ def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSy
     Args:
         resident: it, which nothing keeps here.
         target: the spare node, which is free.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: writes the note of the spare node.
         domains: a connection to libvirt.
 
@@ -115,7 +115,7 @@ def finish_move(
         guest: its directory here, with an order.
         job_id: of its job.
         start: its number.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: writes the note of the spare node.
         domains: a connection to libvirt.
 

@@ -64,7 +64,7 @@ def list_residents(
 
     Args:
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: knows their jobs.
         domains: a connection to libvirt.
 

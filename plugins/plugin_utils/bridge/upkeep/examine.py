@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where both wings' checks of a node meet: this node examined, and other nodes asked for their own reports.
+"""The checks of a node, of `job` and of `node`: this node examined, and other nodes queried for their own reports.
 
 Nodes are asked by `vtorque-node`, the one command to which root's keys are bound.
 """
@@ -26,7 +26,7 @@ from ....module_utils.job.batch.api import BatchNode, BatchSystem
 from ....module_utils.job.batch.host_match import same_host
 from ....module_utils.job.batch.registry import open_batch, open_doctor, open_node
 from ....module_utils.job.config import comparison
-from ....module_utils.job.config.parameters import Policy
+from ....module_utils.job.config.parameters import DEFAULT_PREFIX, Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.doctor import node_checks as job_doctor
 from ....module_utils.job.doctor import site_checks
@@ -45,6 +45,7 @@ from ....module_utils.wire.health_report import (
     finding_of,
     report_from_dict,
 )
+from ....module_utils.wire.node_command import program_path
 from ..node_settings import settings_of
 
 EXAMINATION_S = 20.0
@@ -171,7 +172,7 @@ def examine_nodes(
     ssh_timeout_s: float,
     timeout_s: float = EXAMINATION_S,
     ssh: str = job_doctor.SSH,
-    prefix: str = "/opt/vtorque",
+    prefix: str = DEFAULT_PREFIX,
     advance: t.Callable[[Report], None] | None = None,
 ) -> tuple[Report, ...]:
     """Let nodes examine themselves, many at once.
@@ -189,7 +190,7 @@ def examine_nodes(
     """
 
     def one(node: str) -> Report:
-        report = _request_report(node, ssh_timeout_s, timeout_s, [ssh, f"{prefix}/bin/{PROGRAM}"])
+        report = _request_report(node, ssh_timeout_s, timeout_s, [ssh, str(program_path(PROGRAM, prefix))])
         if advance is not None:
             advance(report)
         return report
@@ -309,5 +310,5 @@ def check_clock(report: Report, asked: float, answered: float) -> Report:
 
 
 def needing(reports: t.Sequence[Report]) -> tuple[Report, ...]:
-    """Those that need somebody."""
+    """Return the findings that somebody must see to."""
     return tuple(report for report in reports if not report.well)

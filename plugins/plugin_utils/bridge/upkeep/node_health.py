@@ -65,7 +65,7 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
 
     Args:
         policy: the site's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         batch: the batch system; its calls end in time.
         deadline: when to end.
 
@@ -106,7 +106,7 @@ def find_faults(settings: NodeSettings, cause: str) -> tuple[NodeFault, ...]:
     """Return what is wrong with this node now, for the cause that a note of ours names.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         cause: one of `errors.CAUSES`, `errors.DEGRADING`, or "" for every cause.
     """
     faults = causes.troubles(settings, cause) if cause != DEGRADING else ()

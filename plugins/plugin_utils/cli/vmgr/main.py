@@ -28,7 +28,7 @@ class Subject(t.Protocol):
     HELP: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Its verbs and options."""
+        """Add the verbs and options of the subject."""
 
     def run(self, call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         """Do what was asked for; the exit status."""

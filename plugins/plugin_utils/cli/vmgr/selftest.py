@@ -26,6 +26,7 @@ from ....module_utils.job.records import job_record
 from ....module_utils.job.request.host_expressions import host_matches
 from ....module_utils.job.verdict.decide import OUT_OF_USE
 from ....module_utils.wire.health_report import Report
+from ....module_utils.wire.node_command import program_path
 from ...bridge.node_settings import host_name
 from ...site import as_user
 from ...site import selftest as selftest_call
@@ -232,8 +233,8 @@ def _places(call: argparse.Namespace, policy: Policy, nodes: t.Sequence[BatchNod
 
 
 def _vsub(policy: Policy) -> str:
-    here = pathlib.Path(sys.prefix).parent / "bin" / "vsub"
-    return str(here if here.exists() else pathlib.Path(policy.prefix, "bin", "vsub"))
+    here = program_path("vsub")
+    return str(here if here.exists() else program_path("vsub", policy.prefix))
 
 
 def _expected(

@@ -207,7 +207,7 @@ class Chunk:
         return dict(self.resources).get(name, "")
 
     def put(self, name: str, value: str) -> Chunk:
-        """The same with this value of a resource."""
+        """Return the chunk with this value of a resource."""
         return Chunk(self.count, tuple({**dict(self.resources), name: value}.items()))
 
 

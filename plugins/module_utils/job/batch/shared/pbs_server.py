@@ -48,7 +48,7 @@ class PbsServer:
         raise NotImplementedError
 
     def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
-        """Of all nodes with that property: any queue may lead to any of them."""
+        """Return the sizes of all nodes with that property: any queue may lead to any of them."""
         needed = {wanted} - {None}
         nodes = self.nodes()
         return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if needed <= node.properties)

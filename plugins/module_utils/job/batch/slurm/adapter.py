@@ -108,7 +108,7 @@ class Slurm:
         return parse_nodes(self._run("sinfo", "--json"))
 
     def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
-        """Of the nodes of partitions, by the name of the partition; see `BatchSystem.node_sizes`."""
+        """Return the sizes of the nodes of partitions, by the name of the partition; see `BatchSystem.node_sizes`."""
         return partitions.read_sizes(self._run(*partitions.QUESTION).decode(errors="replace"), queue, wanted)
 
     def node(self, name: str) -> BatchNode:

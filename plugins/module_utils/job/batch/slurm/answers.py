@@ -281,7 +281,7 @@ def _request(text: str) -> str:
 
 
 def _status(code: int) -> int:
-    """Of what wait(2) says of a job's end, the status that a shell says."""
+    """Return the exit status, as a shell has it, of what wait(2) reports of a job's end."""
     return 128 + (code & 127) if code & 127 else code >> 8
 
 
@@ -312,7 +312,7 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...] | None, int]:
 
 
 def _granted_slots(form: Form) -> tuple[tuple[str, ...] | None, int]:
-    """The same of an answer about one job."""
+    """Return the slots and memory that an answer says were granted to one job."""
     given = form["given"]
     if given is None:
         return None, 0

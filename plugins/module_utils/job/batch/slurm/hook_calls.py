@@ -86,7 +86,7 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
 
 
 def _status(text: str) -> int | None:
-    """Of `status:signal` the status that a shell says."""
+    """Return the exit status, as a shell has it, of `status:signal`."""
     found = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", text)
     if not found:
         return None

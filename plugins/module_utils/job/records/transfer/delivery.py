@@ -20,6 +20,7 @@ from ....state import delivery_queue, event_log, layout
 from ....system import clock
 from ....system.process.environment import TOOL_ENVIRONMENT
 from ....text import printable
+from ....wire.node_command import program_path
 from ....wire.ssh_options import root_arguments
 from ...batch.host_match import same_host
 from ...config.parameters import Policy
@@ -113,7 +114,7 @@ def _try(
 ) -> tuple[str, str]:
     try:
         with subprocess.Popen(
-            [*ssh, *root_arguments(host, policy.ssh_timeout), f"{policy.prefix}/bin/{PROGRAM}"],
+            [*ssh, *root_arguments(host, policy.ssh_timeout), str(program_path(PROGRAM, policy.prefix))],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

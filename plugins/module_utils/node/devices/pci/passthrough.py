@@ -173,7 +173,7 @@ class Picker:
         self.chosen.append(self.inspect(wish.what, pci_class, spec.index))
 
     def sort(self, addresses: t.Sequence[str], pci_class: PciClass, guest: int) -> list[str]:
-        """Those first that nothing speaks against; the order of the site's list decides between equals."""
+        """Return devices, first those without a fault; between equals the order of the site's list decides."""
         return sorted(addresses, key=lambda address: bool(self.faults_of([self.inspect(address, pci_class, guest)])))
 
     def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.ChosenDevice:

@@ -51,7 +51,7 @@ def receive(
 
     Args:
         arrival: of the guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
         deadline: when it must be there; its node gives up before.
         step: hears what is done next, and may raise to end it.

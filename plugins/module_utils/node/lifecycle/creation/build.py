@@ -264,7 +264,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
 
 
 def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
-    """Of the pool; of the user's own nothing is known before they serve it, but that it boots by itself."""
+    """Return the image of the pool; of a user's own only that it boots by itself is known before they serve it."""
     if spec.own_image:
         return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
     return images.find(spec.image, settings.pool)

@@ -77,7 +77,7 @@ def on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_ru
 
     Args:
         guest: it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         address: that is proven; "": none is.
     """
     return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)

@@ -32,7 +32,7 @@ class StartHere:
     Attributes:
         topology: of the node.
         key: `state.layout.job_key` of the start.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         running: the names of all domains of this node.
     """
 
@@ -67,7 +67,7 @@ def shape_guests(guests: t.Sequence[Guest], start: StartHere) -> None:
         except VTorqueError as refusal:
             if size == sizes[-1] or refusal.fault not in ("user", "site"):
                 raise
-            _log(f"no huge pages of {size} MiB for this job: {refusal}")
+            log_placement(f"no huge pages of {size} MiB for this job: {refusal}")
             continue
         for guest, shape in zip(guests, shapes, strict=True):
             guest.shape = shape
@@ -134,7 +134,7 @@ def check_beside_pools(guests: t.Sequence[Guest], key: str, settings: NodeSettin
     Args:
         guests: all of a start on this node; their directories say how much they take.
         key: `state.layout.job_key` of the start.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         domains: says which guests run.
 
     Raises:
@@ -220,5 +220,11 @@ def _read_memory(topology: Topology, settings: NodeSettings, guests: t.Sequence[
     )
 
 
-def _log(text: str, level: str = event_log.INFO) -> None:
+def log_placement(text: str, level: str = event_log.INFO) -> None:
+    """Add a line about the placement of guests to the job's log.
+
+    Args:
+        text: without the time.
+        level: of the line.
+    """
     event_log.note(2, text, level, "placement")

@@ -39,7 +39,7 @@ class WarmStarts:
 
     Args:
         part: what is asked.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: libvirt.
         mounts: what guests share with the node.
     """

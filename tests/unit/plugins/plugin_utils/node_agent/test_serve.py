@@ -69,7 +69,7 @@ JOB = BatchJob(
 
 @dataclasses.dataclass
 class World:
-    """What the node would find: the server's word, and what the rooms below do."""
+    """What the node would find: the server's word, and what the packages below do."""
 
     job: BatchJob | VTorqueError = JOB
     error: Exception | None = None

@@ -92,7 +92,7 @@ class Call:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsbatch itself."""
         wrap = () if self.wrap is None else (f"--wrap={self.wrap}",)
         return (*self.options, *wrap, *self.operands)
 

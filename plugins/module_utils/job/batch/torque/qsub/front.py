@@ -99,7 +99,7 @@ class QsubCall:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsub itself."""
         return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> QsubJob:

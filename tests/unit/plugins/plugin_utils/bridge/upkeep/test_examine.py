@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""This node examined by both wings, and other nodes asked by ssh."""
+"""This node examined by the checks of job and node, and other nodes asked by ssh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep 
 
 @pytest.fixture
 def well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All checks of both wings test good."""
+    """All checks of job and node test good."""
 
     def good(names: t.Sequence[str]) -> dict[str, t.Callable[[], Finding]]:
         return {name: lambda name=name: Finding(name) for name in names}  # type: ignore[misc]
