@@ -108,7 +108,7 @@ class ActionModule(JobAction):
             for some in in_turn(list(parts), ansible_setting("DEFAULT_FORKS", MANY)):
                 made = tuple(calls)
                 new = [call_of(parts[name]) for name in some]
-                answers = self._ask(place, "present", new, parts, made, replacement)
+                answers = self._request(place, "present", new, parts, made, replacement)
                 for name, answer in answers.items():
                     guests = [form.to_dict(guest) for guest in answer.guests]
                     write_record(guests_file(place, name), {"guests": guests})
@@ -125,7 +125,7 @@ class ActionModule(JobAction):
     ) -> Outcome:
         with contextlib.ExitStack() as stack:
             calls = [stack.enter_context(self._call(place, part, prefix)) for part in parts.values()]
-            answers = self._ask(place, "absent", calls, parts)
+            answers = self._request(place, "absent", calls, parts)
             for call in calls:
                 call.hang_up()
         removed = sum(len(answer.removed) for answer in answers.values())
@@ -142,7 +142,7 @@ class ActionModule(JobAction):
         begun = find_early_request(place, part) if part.do == "present" and prefix is None else None
         return NodeCall(part.node, local_command(program), begun)
 
-    def _ask(
+    def _request(
         self,
         place: JobPlace,
         what: str,
@@ -203,7 +203,7 @@ class ActionModule(JobAction):
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
                 job_map = build_job_map(plan, hosts, call.node, timeout_s)
-                call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
+                call.send_line(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
 
             # a broken configuration is the shell's to meet, which tells it
             policy, broken = policy_file.load_usable(lambda: policy_file.load(self._config))

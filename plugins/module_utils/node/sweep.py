@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is on this node and belongs to no living start, and its removal.
 
-Whether a start lives is what the batch system reports, which the caller hands in.  No report alone is
-enough: a server that was restored knows no job at all.  What somebody is making, what has a job's shell, and what the
-MOM has files of stays, and the rest must be found over twice.  Who only watches guests (they share the lock) protects
-nothing: they outlive their job when its epilogue is lost, and hear the tombstone.
+The caller hands in whether the batch system reports that a start lives.  One report is not enough: a server that was
+restored knows no job at all.  What is being created, what has a job's shell, and what the MOM has files of stays; the
+rest must be found over twice.  A worker that watches guests (it shares the lock) protects nothing.
 """
 
 from __future__ import annotations
@@ -168,7 +167,7 @@ def sweep(
             item.key for item in removed
         ]:
             suspects.clear(key)
-        suspects.keep_only({start.key for start in seen.starts})
+        suspects.forget_others({start.key for start in seen.starts})
         suspects.write()
     left = [StartReport(one.start.key, one.why) for one in judged if one.standing is Standing.LEFT]
     left += [StartReport("", f"{thing}: whose it is cannot be told") for thing in seen.strangers]

@@ -192,7 +192,7 @@ def _placed(submission: Submission, policy: Policy, node: str) -> tuple[GuestSpe
             arch="",
             vcpus=vcpus,
             ram_mib=resolved.figure("ram"),
-            hypervisor=resolved.word("hypervisor"),
+            hypervisor=resolved.text("hypervisor"),
             fs_type="",
             host_key=_NO_KEY,
             authorized_key="",

@@ -150,7 +150,7 @@ class _Suspension:
     def _suspend(self, job: BatchJob) -> float:
         if pause_order.order_pause(self._settings, self.key):
             _log(f"job {job.job_id} is suspended")
-        self._tell("suspend")
+        self._notify_sisters("suspend")
         return AGAIN_S if self._untold["suspend"] else PAUSED_LOOK_S
 
     def _resume(self, batch: BatchSystem, job: BatchJob) -> float | None:
@@ -163,7 +163,7 @@ class _Suspension:
             batch.comment(job.job_id, f"vtorque: still suspended: {why}; resume it later")
             return PAUSED_LOOK_S
         self._take_back()
-        self._tell("resume")
+        self._notify_sisters("resume")
         return AGAIN_S if self._untold["resume"] else None
 
     def _lack(self, batch: BatchSystem, job: BatchJob) -> str:
@@ -192,7 +192,7 @@ class _Suspension:
         if pause_order.take_back(self._settings, self.key):
             _log(f"job {self._job_id} is not suspended any more")
 
-    def _tell(self, do: str) -> None:
+    def _notify_sisters(self, do: str) -> None:
         """Tell each sister that was not told since it became so."""
         if do not in self._untold:
             self._untold = {do: set(self._sisters)}

@@ -115,7 +115,7 @@ def _deeds(report: Report) -> t.Iterator[str]:
         listed = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
         yield _line("retired", "", f"{len(report.retired)} old records: {listed}")
     for outcome in report.handed_over:
-        if outcome.taken:
+        if outcome.is_delivered:
             yield _line("record", outcome.key, outcome.message)
     if report.health.note:
         yield _line("health", report.node, f"set offline: {report.health.note}")
@@ -130,7 +130,7 @@ def _wants(report: Report) -> t.Iterator[str]:
     for item in report.left:
         yield _line("left", item.key, item.why)
     for outcome in report.handed_over:
-        if not outcome.taken:
+        if not outcome.is_delivered:
             yield _line("record", outcome.key, outcome.message)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")

@@ -39,11 +39,11 @@ class EarlyNode:
     complaint: int
 
     @property
-    def word(self) -> str:
+    def variable(self) -> str:
         """For the environment of a process that inherits the descriptors."""
         return f"{self.socket}.{self.complaint}"
 
-    def ask(self, request: bytes) -> None:
+    def send(self, request: bytes) -> None:
         """Put the request, once.
 
         Args:

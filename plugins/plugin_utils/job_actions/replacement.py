@@ -82,4 +82,4 @@ def send_part(call: NodeCall, part: NodePart) -> None:
         call: with the node.
         part: its own.
     """
-    call.ask(json.dumps(to_dict(part), ensure_ascii=True).encode("ascii"))
+    call.send_request(json.dumps(to_dict(part), ensure_ascii=True).encode("ascii"))

@@ -69,7 +69,6 @@ if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
     from ...module_utils.wire.node_topology import TopologyRequest
 
-
 FOLLOWER = (sys.executable, "-I", "-m", f"{(__package__ or '').rpartition('.')[0]}.cli.vtorque_follow")
 """Follows the suspension of a job."""
 

@@ -30,7 +30,7 @@ _NOT_IN_OSV = {
 
 def is_osv(resolved: ResolvedRequest) -> bool:
     """Return whether the job's guest is one of OSv."""
-    return kind_of(resolved.word("distro")) is OSV
+    return kind_of(resolved.text("distro")) is OSV
 
 
 def objections(resolved: ResolvedRequest, hosts: int, terms: Terms) -> tuple[KeyFault, ...]:
@@ -46,8 +46,8 @@ def objections(resolved: ResolvedRequest, hosts: int, terms: Terms) -> tuple[Key
     faults = []
     if resolved.figure("vms_per_node") > 1:
         faults.append(("vms_per_node", _ONE))
-    faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.word(key)]
-    found = [KeyFault(key, format_value(resolved.word(key)), why, resolved.origins[key]) for key, why in faults]
+    faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.text(key)]
+    found = [KeyFault(key, format_value(resolved.text(key)), why, resolved.origins[key]) for key, why in faults]
     if hosts > 1:
         found.append(KeyFault(terms.HOSTS, str(hosts), f"{_ONE}; ask by {terms.ASK_FOR_HOSTS.format(hosts=1)}"))
     return tuple(found)

@@ -75,7 +75,7 @@ class ResolvedRequest:
     origins: t.Mapping[str, str]
     shell: str
 
-    def word(self, key: str) -> str:
+    def text(self, key: str) -> str:
         """The value of a key that holds a word, a name or a path; "" when there is none."""
         value = self.values[key]
         return "" if value is None else encode_value(value)

@@ -130,7 +130,7 @@ def prepare(
         faults += _misfits(pinning, resolved)
         faults += [fault for fault in too_big(need, known, terms) if fault.key not in spoilt]
         if hosts is not None and mixed.KEY not in spoilt and (why := mixed.objection(resolved, hosts, terms)):
-            faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
+            faults.append(KeyFault(mixed.KEY, resolved.text(mixed.KEY), why, resolved.origins[mixed.KEY]))
         faults += [fault for fault in _refused_in_osv(asked, resolved, terms) if fault.key not in spoilt]
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
@@ -273,7 +273,7 @@ def _describe_pinning(pinning: vcpu_map.VcpuMap | None, resolved: ResolvedReques
 
 def _misfits(pinning: vcpu_map.VcpuMap | None, resolved: ResolvedRequest) -> list[KeyFault]:
     """What of a map is not about the guests that there will be."""
-    path = resolved.word(PINNING)
+    path = resolved.text(PINNING)
     try:
         if pinning:
             vcpu_map.check(pinning, path, resolved.figure("vms_per_node"), resolved.figure("vcpus"))

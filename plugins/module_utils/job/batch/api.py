@@ -287,7 +287,7 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done, or was not there when it was read back.
         """
 
-    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
+    def request_checkpoint(self, job_id: str, *, park: bool = False) -> None:
         """Have the shell of a job hear that its guests are to be saved; its owner may, as they may signal it.
 
         With `park` the job is to leave its nodes then, and to rest until its owner releases it.
@@ -337,7 +337,7 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done; the job is neither queued again nor may it run.
         """
 
-    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+    def notify_owner(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
         """Let a job's owner read why a start ended, where nothing that a hook writes reaches them.
 
         That it cannot be told changes nothing.

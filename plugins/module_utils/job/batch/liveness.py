@@ -73,13 +73,13 @@ class JobAnswers:
             SiteFault: it does not tell.
         """
         if job_id not in self._known:
-            self._known[job_id] = self._ask(job_id)
+            self._known[job_id] = self._query(job_id)
         word = self._known[job_id]
         if isinstance(word, SiteFault):
             raise word
         return word
 
-    def _ask(self, job_id: str) -> BatchJob | SiteFault:
+    def _query(self, job_id: str) -> BatchJob | SiteFault:
         if len(self._silent) >= SILENT:
             return self._silent[-1]
         try:

@@ -189,7 +189,7 @@ class Conversion:
     entries: tuple[EntryReport, ...]
 
     @property
-    def needs_a_look(self) -> bool:
+    def needs_review(self) -> bool:
         """Whether there is something that only an administrator can decide."""
         return any(word.fate in NEEDS_A_LOOK for word in self.entries)
 
@@ -256,28 +256,28 @@ def _not_read(skipped: t.Iterable[SkippedLine], own_code: float) -> list[EntryRe
 def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[EntryReport, object]:
     """What becomes of an assignment by itself: a word on it, and its new value; None: the default."""
 
-    def word(fate: str, text: str) -> EntryReport:
+    def report(fate: str, text: str) -> EntryReport:
         return EntryReport(one.line, one.name, fate, text)
 
     if one.name in GONE:
-        return word(DROPPED, GONE[one.name]), None
+        return report(DROPPED, GONE[one.name]), None
     if one.name not in NEW_NAMES:
         hint = meant(one.name)
-        return word(SKIPPED, f"the original has no such parameter{hint}"), None
+        return report(SKIPPED, f"the original has no such parameter{hint}"), None
     parameter = PARAMETERS[NEW_NAMES[one.name]]
     if one.value is None:
         if parameter.name == "log_file":
-            return word(DROPPED, "each job's log is in its record"), None
-        return word(SKIPPED, f"{one.why}; {_default(parameter)}"), None
+            return report(DROPPED, "each job's log is in its record"), None
+        return report(SKIPPED, f"{one.why}; {_default(parameter)}"), None
     value, changed = _translated(parameter, one.value, others)
     if value is None and not changed:
-        return word(MAPPED, _default(parameter)), None
+        return report(MAPPED, _default(parameter)), None
     if value is None:
-        return word(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
+        return report(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
     if wrong := objection(parameter, value):
-        return word(REFUSED, f"{format_value(_old_value(one))}: {wrong}; {_default(parameter)}"), None
+        return report(REFUSED, f"{format_value(_old_value(one))}: {wrong}; {_default(parameter)}"), None
     new = f"{parameter.name}: {format_value(value)}"
-    return (word(CHANGED, f"{new} ({changed})"), value) if changed else (word(MAPPED, new), value)
+    return (report(CHANGED, f"{new} ({changed})"), value) if changed else (report(MAPPED, new), value)
 
 
 def _default(parameter: Parameter) -> str:

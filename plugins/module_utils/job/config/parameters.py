@@ -107,8 +107,7 @@ _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
-DEFAULT_PREFIX = "/opt/vtorque"
-_TAG = "snapTask-[username]-[jobid]"
+DEFAULT_PREFIX, _TAG = "/opt/vtorque", "snapTask-[username]-[jobid]"
 
 
 @frozen

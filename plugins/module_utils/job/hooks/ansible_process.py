@@ -63,19 +63,19 @@ class PlaybookRunner:
         """Ansible's settings."""
         return self._run_dir / SETTINGS
 
-    def settled(self, text: str) -> bool:
+    def has_settings(self, text: str) -> bool:
         """Return whether these are the settings that are there."""
         with contextlib.suppress(OSError):
             return self.settings.read_text(encoding="utf-8") == text
         return False
 
-    def settle(self, text: str) -> None:
+    def apply_settings(self, text: str) -> None:
         """See to it that playbooks run with these settings.
 
         Raises:
             VTorqueError: they were not written.
         """
-        if not self.settled(text):
+        if not self.has_settings(text):
             files.write(self.settings, text)
 
     def run(self, call: PlaybookCall) -> int | None:

@@ -88,7 +88,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, runner:
         **at_once,
     }
     own = pathlib.Path(policy.template_dir)
-    runner.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
+    runner.apply_settings(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
 def run_playbook(

@@ -90,7 +90,7 @@ class _Case:
     until: float
     runner: PlaybookRunner
     head_start: GoAhead
-    given_up: StartWatch
+    watch: StartWatch
 
 
 def run(call: HookCall, places: Places, runner: PlaybookRunner, *, began: float, head_start: GoAhead) -> Ending:
@@ -137,9 +137,9 @@ def run(call: HookCall, places: Places, runner: PlaybookRunner, *, began: float,
         )
     if not call.marked and not is_marked(job):
         return Ending()
-    given_up = StartWatch(policy, call.job_id, job.start_count)
+    watch = StartWatch(policy, call.job_id, job.start_count)
     start = Start(call.job_id, job.start_count, places)
-    case = _Case(call, start, shell, policy, job, until, runner, head_start, given_up)
+    case = _Case(call, start, shell, policy, job, until, runner, head_start, watch)
     try:
         failed = find_loop(job) or broken or _run_playbook(case, began)
     except VTorqueError as error:
@@ -149,7 +149,7 @@ def run(call: HookCall, places: Places, runner: PlaybookRunner, *, began: float,
     if failed is None:
         return _end_well(case)
     try:
-        return _end_unwanted(case) if case.given_up.heard else _conclude(case, failed)
+        return _end_unwanted(case) if case.watch.is_abandoned else _conclude(case, failed)
     finally:
         _remove_leftovers(case)
 
@@ -202,12 +202,12 @@ def _run_playbook(case: _Case, began: float) -> VTorqueError | None:
             plain=not policy.fast_start,
             detail=level != event_log.INFO,
             pool=pathlib.Path(policy.vm_img_dir),
-            unwanted=case.given_up.ask,
+            unwanted=case.watch.check,
         )
         if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
-        if error is None and case.given_up.is_suspended():
+        if error is None and case.watch.is_suspended():
             playbook.note(log, "the job is suspended: its guests are to stand still")
             shell_message.notify_worker(start.directory)
         took_s = time.monotonic() - began
@@ -261,7 +261,7 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
         raise unwritten
     message_lines = () if enforced.action == Action.REFUSE else message(error, verdict, lines)
     if case.job is not None and (message_lines or case.job.interactive):
-        batch.tell(case.job, message(error, verdict, lines), held=enforced.action == Action.HOLD)
+        batch.notify_owner(case.job, message(error, verdict, lines), held=enforced.action == Action.HOLD)
     what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
     loud = enforced.action == Action.HOLD or enforced.offline or enforced.failed or verdict.grave
     brake = (verdict.action, enforced.action) == (Action.HOLD, Action.REFUSE) and bool(

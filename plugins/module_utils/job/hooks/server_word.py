@@ -68,12 +68,12 @@ class StartWatch:
         self._batch = open_batch(policy, timeout_s=VERDICT_CALL_S)
         self._job_id = job_id
         self._start = start
-        self.heard = False
+        self.is_abandoned = False
 
-    def ask(self) -> bool:
+    def check(self) -> bool:
         """Return whether it was given up."""
-        self.heard = self.heard or self._batch.start_state(self._job_id, self._start) == GIVEN_UP
-        return self.heard
+        self.is_abandoned = self.is_abandoned or self._batch.start_state(self._job_id, self._start) == GIVEN_UP
+        return self.is_abandoned
 
     def is_suspended(self) -> bool:
         """Ask whether the job was suspended: its shell, which would let us know, does not run yet."""

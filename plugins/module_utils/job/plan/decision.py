@@ -69,7 +69,7 @@ def decide(
     vm_nodes = _vm_nodes(job, resolved, nodes[: len(nodes) - len(spares)], terms)
     if pinning:
         figures = resolved.figure("vms_per_node"), resolved.figure("vcpus")
-        vcpu_map.check(pinning, resolved.word(PINNING), *figures)
+        vcpu_map.check(pinning, resolved.text(PINNING), *figures)
     # each of the spare nodes may have the guests of any other
     _check_resources(job, (*vm_nodes, *spares), demand(resolved, policy, pinning), terms)
     owner = find_owner(_owner_name(job, terms), job.egroup)

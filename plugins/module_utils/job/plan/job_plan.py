@@ -250,7 +250,7 @@ def make_plan(
 
 def _peers(decided: JobDecision, policy: Policy) -> str:
     """All nodes with guests, where the job has a network for itself."""
-    chosen = decided.resolved.word("network").split("+")
+    chosen = decided.resolved.text("network").split("+")
     return " ".join(decided.vm_nodes) if has_private_network(chosen, policy) else ""
 
 
@@ -288,16 +288,16 @@ def _guests(job: BatchJob, decided: JobDecision, node_rank: int, authorized_key:
         GuestSpec(
             rank=node_rank * per_node + index,
             index=index,
-            image=resolved.word("img"),
-            distro=resolved.word("distro"),
-            arch=resolved.word("arch"),
+            image=resolved.text("img"),
+            distro=resolved.text("distro"),
+            arch=resolved.text("arch"),
             vcpus=resolved.figure("vcpus"),
             ram_mib=resolved.figure("ram"),
-            hypervisor=resolved.word("hypervisor"),
-            fs_type=resolved.word("fs_type"),
+            hypervisor=resolved.text("hypervisor"),
+            fs_type=resolved.text("fs_type"),
             host_key=make_key(_comment(f"guest-{node_rank * per_node + index}", job)),
             authorized_key=authorized_key,
-            data_disk=resolved.word("disk") if node_rank == index == 0 else "",
+            data_disk=resolved.text("disk") if node_rank == index == 0 else "",
             image_digest=decided.request.digests.get(IMAGE, ""),
             vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
             other_cores=pinning.other_cores if pinning else "",
@@ -310,7 +310,7 @@ def _guests(job: BatchJob, decided: JobDecision, node_rank: int, authorized_key:
             io_min=io.least,
             io_max=io.most,
             io_required=io.required,
-            networks=resolved.word("network"),
+            networks=resolved.text("network"),
         )
         for index in range(per_node)
     )

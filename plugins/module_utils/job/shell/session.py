@@ -192,14 +192,14 @@ class Conversation:
                 break
             for fd in ready:
                 if fd == self._watch.fileno():
-                    self._look()
+                    self._check_loss()
                 elif fd == wakeup:
                     self._pass_on(os.read(wakeup, 4096))
                 elif self._witness and fd == self._witness.fileno():
                     self._pass_to_others(self._witness)
                 elif fd == self._line.stdin:
-                    self._say()
-                elif not self._hear(fd, streams[fd]):
+                    self._send_wish()
+                elif not self._read_stream(fd, streams[fd]):
                     self._selector.unregister(fd)
                     del streams[fd]
 
@@ -223,12 +223,12 @@ class Conversation:
     def _begun(self) -> bool:
         return all(marks.begun for marks in self._marks)
 
-    def _look(self) -> None:
+    def _check_loss(self) -> None:
         self._lost = self._lost or self._watch.read_loss()
         if self._lost is not None:
             self._line.kill()
 
-    def _hear(self, fd: int, which: int) -> bool:
+    def _read_stream(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
         marks = self._marks[which]
         if marks.end is None and self._one_has_ended():
@@ -263,7 +263,7 @@ class Conversation:
             self._selector.unregister(self._line.stdin)
         self._offered = wanted and not self._broken
 
-    def _say(self) -> None:
+    def _send_wish(self) -> None:
         try:
             sent = os.write(self._line.stdin, self._said[: 1 << 16])
         except BlockingIOError:

@@ -169,7 +169,7 @@ class Cache:
         return tuple(sorted(found, key=lambda one: one.used_at))
 
     @contextlib.contextmanager
-    def hold_copies(self) -> t.Iterator[None]:
+    def lock_copies(self) -> t.Iterator[None]:
         """Nothing is taken away from here meanwhile: what is found can be used until an overlay stands on it."""
         with self._use(fcntl.LOCK_SH):
             yield

@@ -67,7 +67,7 @@ def lock_copy(image: images.Image, fs_type: str, settings: NodeSettings) -> t.It
     """
     cache, copy = cache_of(settings, fs_type), None
     try:
-        with cache.hold_copies():
+        with cache.lock_copies():
             copy = cache.find(image)
             if copy is None:
                 raise SiteFault(

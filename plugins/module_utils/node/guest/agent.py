@@ -69,7 +69,7 @@ def greet(channel: Channel, deadline: Deadline) -> None:
     """
     with _Talk(channel, "", deadline) as talk:
         talk.peer.settimeout(max(0.1, deadline.left_s(86_400.0)))
-        while not talk.hear_greeting():
+        while not talk.read_greeting():
             pass
 
 
@@ -95,7 +95,7 @@ def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline, *, ve
         while selector.get_map():
             for key, _events in selector.select(deadline.left_s(86_400.0)):
                 talk = key.data
-                talk.hear()
+                talk.read_reply()
                 if talk.done is not None:
                     selector.unregister(talk.peer)
             if deadline.passed and selector.get_map():
@@ -131,7 +131,7 @@ class _Talk:
     def __exit__(self, *_error: object) -> None:
         self.peer.close()
 
-    def hear(self) -> None:
+    def read_reply(self) -> None:
         """Read what there is; give the order when the guest listens."""
         self._read_more()
         while self.done is None and b"\n" in self._heard:
@@ -143,7 +143,7 @@ class _Talk:
                 seconds = max(LEAST_S, int(self._deadline.left_s(86_400.0)))
                 self._send(b"%s%d %d\n" % (self._verb, seconds, len(self._script)) + self._script)
 
-    def hear_greeting(self) -> bool:
+    def read_greeting(self) -> bool:
         """Read what there is; returns whether the guest listens."""
         self._read_more()
         *lines, self._heard = self._heard.split(b"\n")

@@ -94,7 +94,7 @@ class Builder:
         return self._hearing
 
     @leaves_nothing
-    def hear(self) -> bool:
+    def read_output(self) -> bool:
         """Take in what it said; False when it has ended."""
         data = os.read(self._hearing, CHUNK)
         for line in self._lines.feed(data):
@@ -106,7 +106,7 @@ class Builder:
                 self.answer = message
         return bool(data)
 
-    def tell_to_end(self) -> None:
+    def request_end(self) -> None:
         """Have the builder end; what it has created stays."""
         os.kill(self._pid, signal.SIGTERM)
 

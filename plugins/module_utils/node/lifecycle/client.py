@@ -82,7 +82,7 @@ def request_guests(
         holding.close()
         raise
     if hold is None:
-        holding.keep()
+        holding.keep_guests()
         holding.close()
     return found
 

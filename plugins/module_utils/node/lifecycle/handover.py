@@ -43,7 +43,7 @@ class CallerEnd(OwnedDescriptor):
         """How long the word about their job is waited for."""
         return self._deadline.left_s() + JOB_MAP_S
 
-    def keep(self) -> None:
+    def keep_guests(self) -> None:
         """Keep the guests, however the caller ends: only a caller that holds guests tells them of their job."""
         with contextlib.suppress(OSError):  # whose worker is another's answers, and is gone
             os.write(self._fd, _KEEP)
@@ -67,7 +67,7 @@ class WorkerEnd:
         """Readable when whoever asked said something, or let go; empty when that has happened."""
         return [self._fd] if self._fd >= 0 else []
 
-    def given_up(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Return whether the holder let go of guests that nobody told of their job."""
         if self._fd < 0 or not readable([self._fd], 0.0):
             return False

@@ -159,9 +159,9 @@ class Watching:
                 return "the start is over"
             if noted.first_signal():
                 return f"told by {noted.first_signal()}"
-            if held.given_up():
+            if held.is_abandoned():
                 return GIVEN_UP
-            self._hear(heard)
+            self._handle_events(heard)
             self._stay_behind()
             self._confine()
             lost = [name for name, guest in self._guests.items() if guest.lost or name in self._leaving.names]
@@ -174,7 +174,7 @@ class Watching:
 
     def _stay_behind(self) -> None:
         """A guest whose move has ended, and that has not left, is here; or it is lost."""
-        for name in self._leaving.settle():
+        for name in self._leaving.finish_moves():
             with contextlib.suppress(VTorqueError):
                 facts = self.domains.facts(name) if self.domains is not None else None
                 if facts is None and self.domains is not None:
@@ -255,13 +255,13 @@ class Watching:
         if self.domains is None and self._connecting is None and time.monotonic() >= self._retry_at:
             self._connecting = _Connecting(self._settings.libvirt_uri)
 
-    def _hear(self, heard: set[int]) -> None:
+    def _handle_events(self, heard: set[int]) -> None:
         if heard.intersection(self._words.filenos()) and (message := self._words.receive_message()):
             self._log(f"the job's shell: {message}")
-        self._follower.hear(heard)
+        self._follower.handle_events(heard)
         if self._connecting is not None and self._connecting.fileno() in heard:
             self.domains, self._connecting = self._connecting.result(), None
-            self._look()
+            self._check_guests()
         if self.domains is not None and self.domains.fileno() in heard:
             for event in self.domains.events():
                 self._take(event)
@@ -273,7 +273,7 @@ class Watching:
             if guest.ended is not None and guest.lost_at is not None and now >= guest.lost_at:
                 self._lose(guest, guest.ended.how)
 
-    def _look(self) -> None:
+    def _check_guests(self) -> None:
         """What happened while nobody listened; each attempt that fails is followed by a longer pause."""
         if self.domains is None:
             self._later()
@@ -337,10 +337,8 @@ class Watching:
                     if not guest.lost and guest.name not in self._leaving.names:
                         self.domains.pin(guest.name, cores)
                 lifelines.confine(self._key, self._settings, cores)
-                self._log(
-                    f"guests stay on the job's cores {cpus.format_cores(cores)}, "
-                    f"and not on {cpus.format_cores(self._cores)}"
-                )
+                before = cpus.format_cores(self._cores)
+                self._log(f"guests stay on the job's cores {cpus.format_cores(cores)}, and not on {before}")
         except (OSError, VTorqueError) as error:
             self._log(f"guests are not on the job's cores, it is tried again: {error}", event_log.WARNING)
             self._cpusets_at = time.monotonic() + LAST_PAUSE_S
@@ -368,10 +366,10 @@ class Watching:
         with contextlib.suppress(OSError, VTorqueError):
             console.read()
         console.close()
-        last_lines = console.last_words()
+        last_lines = console.last_output()
         self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}", event_log.WARNING)
         if self._tell:
-            self._tell_superior(guest.name, reason, last_lines)
+            self._notify_superior(guest.name, reason, last_lines)
             return
         lost = LostRecord(guest.name, self._settings.node_name, reason, last_lines, round(time.time(), 3))
         try:
@@ -379,7 +377,7 @@ class Watching:
         except (OSError, VTorqueError) as error:
             self._log(f"lost.json was not written: {error}", event_log.WARNING)
 
-    def _tell_superior(self, name: str, reason: str, last_lines: str) -> None:
+    def _notify_superior(self, name: str, reason: str, last_lines: str) -> None:
         """The first word ends the job: there is no second."""
         if self._telling is None:
             part = self._part

@@ -121,7 +121,7 @@ class Pausing:
             over: the start is over: they are to go on, whatever is ordered.
         """
         ordered = not over and pause_order.is_ordered(self._settings, self._key)
-        if self._saving.hear() and not ordered and self.away:  # they did not come back
+        if self._saving.update() and not ordered and self.away:  # they did not come back
             self._again_at = time.monotonic() + AGAIN_S
         here = [name for name in self._paused if name not in lost and name not in self.away]
         due = [name for name in here if self._paused[name] != ordered]
@@ -288,7 +288,7 @@ class Follower:
         quiet_s = left_s if self._notifications is not None and left_s > 0 else float("inf")
         return min(quiet_s, max(0.0, self._next_at - now))
 
-    def hear(self, heard: t.Collection[int]) -> None:
+    def handle_events(self, heard: t.Collection[int]) -> None:
         """Have the server queried when the shell has notified this worker."""
         if time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + self._every_s

@@ -114,7 +114,7 @@ class Saving:
         self._begin([(name, lambda name=name: self._restore(domains, name)) for name in names])  # type: ignore[misc]
         return True
 
-    def hear(self) -> bool:
+    def update(self) -> bool:
         """Take in what the thread has done; returns whether it has ended since."""
         try:
             os.eventfd_read(self._bell)

@@ -144,7 +144,7 @@ class _Worker:
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
             heard = readable((builder.fileno(), *others), max(0.0, wake_at - time.monotonic()))
-            alive = builder.fileno() not in heard or builder.hear()
+            alive = builder.fileno() not in heard or builder.read_output()
             while builder.steps:
                 log(builder.steps.pop(0), event_log.DEBUG, "builder")
             if not alive:
@@ -154,7 +154,7 @@ class _Worker:
                 if why is not None:
                     if builder.ours:
                         self._bury()
-                    builder.tell_to_end()
+                    builder.request_end()
                     wake_at = time.monotonic() + BUILDER_GRACE_S
             elif time.monotonic() >= wake_at:
                 builder.kill()

@@ -22,7 +22,7 @@ def end_start(
     settings: NodeSettings,
     key: str,
     deadline: Deadline,
-    last_look: t.Callable[[_With], tuple[str, ...]],
+    remove_leftovers: t.Callable[[_With], tuple[str, ...]],
     *,
     meanwhile: t.Callable[[], contextlib.AbstractContextManager[_With]],
 ) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def end_start(
         settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         deadline: when there must be an answer.
-        last_look: takes away what is left, under the lock, with what `meanwhile` gives; returns what was, as words.
+        remove_leftovers: removes what is left, under the lock, with what `meanwhile` gives; returns what it removed.
         meanwhile: gives what is opened once the start is buried: the worker is at work then, and it costs nothing.
 
     Returns:
@@ -50,7 +50,7 @@ def end_start(
 
     def look(patience: Deadline, opened: _With) -> tuple[str, ...]:
         with start_lock.lock_alone(lock, settings, patience) as before:
-            removed = last_look(opened)
+            removed = remove_leftovers(opened)
             lock.unlink(missing_ok=True)
             return tuple(dict.fromkeys((*before, *removed)))
 

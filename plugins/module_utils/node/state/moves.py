@@ -170,10 +170,10 @@ class Leaving:
         return name in self.gone
 
     def due_s(self) -> float:
-        """Seconds until `settle` has something to do."""
+        """Seconds until `finish_moves` has something to do."""
         return max(0.0, self._look_at - time.monotonic()) if self._names - self.gone else float("inf")
 
-    def settle(self) -> tuple[str, ...]:
+    def finish_moves(self) -> tuple[str, ...]:
         """Return the guests whose move has ended and that have not left."""
         if not self._names - self.gone or time.monotonic() < self._look_at:
             return ()

@@ -219,12 +219,12 @@ class _Child:
         os.close(telling[1])
         os.close(ready_pipe[0])
         try:
-            words_of_child = self._hear(telling[0], deadline)
+            words_of_child = self._read_answer(telling[0], deadline)
             if words_of_child == b"mapped?":
                 self._map(pid)
                 os.write(ready_pipe[1], b"!")
                 # nothing more is said when it has become virtiofsd
-                words_of_child = self._hear(telling[0], deadline)
+                words_of_child = self._read_answer(telling[0], deadline)
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -237,7 +237,7 @@ class _Child:
             what, _blank, number = words_of_child.decode().rpartition(" ")
             self._complain(what, int(number))
 
-    def _hear(self, fd: int, deadline: Deadline) -> bytes:
+    def _read_answer(self, fd: int, deadline: Deadline) -> bytes:
         if not select.select([fd], [], [], deadline.left_s())[0]:
             what = f"{self.directory} on this node"
             raise SiteFault(what, f"{self.owner.user} waits for it in vain", "see to the home server")

@@ -10,7 +10,6 @@ import pathlib
 import re
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import SiteFault
 
 MOUNTS = pathlib.Path("/proc/mounts")
@@ -144,7 +143,6 @@ def read(text: str) -> Cores:
     return tuple(sorted(cores))
 
 
-@leaves_nothing
 def format_cores(cores: t.Sequence[int]) -> str:
     """Return a list of cores as `read` reads it: `0-3,8`.
 

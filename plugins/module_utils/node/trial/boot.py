@@ -259,7 +259,7 @@ def _watch(
         ended,
         tuple(console.lines),
         console.stage,
-        console.last_words(),
+        console.last_output(),
         console.nothing_to_boot,
         console.panic or "",
         console.login,

@@ -100,7 +100,7 @@ class TrialObservations:
         ended: how it ended by itself, or "".
         lines: what it told.
         stage: how far its console shows that it came.
-        last_words: of its console.
+        last_output: of its console.
         nothing_to_boot: the firmware's words, or "".
         panic: the kernel's words, or "".
         login: whether the console asked for a login.
@@ -112,7 +112,7 @@ class TrialObservations:
     ended: str = ""
     lines: tuple[str, ...] = ()
     stage: str = ""
-    last_words: str = ""
+    last_output: str = ""
     nothing_to_boot: str = ""
     panic: str = ""
     login: bool = False
@@ -178,7 +178,7 @@ def _boots(seen: TrialObservations, *, up: bool) -> TrialFinding:
     by = ", by emulation" if seen.emulated else ""
     if up:
         return TrialFinding("boots", OK, f"up after {seen.seconds:.1f} s{by}")
-    ending = f"its console ends with: {seen.last_words}" if seen.last_words else "its console is silent"
+    ending = f"its console ends with: {seen.last_output}" if seen.last_output else "its console is silent"
     if seen.nothing_to_boot:
         remedy = "is it a bootable disk? --boot uefi, or --kernel, for those that do not boot by BIOS"
         return TrialFinding("boots", BAD, f"the firmware found nothing to boot ({seen.nothing_to_boot})", remedy)

@@ -78,7 +78,7 @@ def take_checkpoint(
     newest = next(iter(checkpoint_store.generations(store, job.job_id)), 0)
     attempt = _Attempt(job, settings, tell, newest + 1, float(policy.checkpoint_pause), PARK_S if park else 0.0)
     checkpoint_store.drop_new(store, job.job_id)
-    if reasons := attempt.ask("can_save"):
+    if reasons := attempt.take_step("can_save"):
         raise CheckpointRefused(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
     began, parked = time.monotonic(), False
     try:
@@ -158,17 +158,17 @@ class _Attempt:
             OSError: there is none.
             VTorqueError: there is none.
         """
-        if reasons := self.ask("hold"):
+        if reasons := self.take_step("hold"):
             raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "; ".join(reasons))
-        while waiting := self.ask("held"):
+        while waiting := self.take_step("held"):
             self.check_time(f"{', '.join(waiting)} not on the disk")
             time.sleep(LOOK_S)
-        if reasons := self.ask("store"):
+        if reasons := self.take_step("store"):
             raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "; ".join(reasons))
         self.check_time("the copies were not made")
         checkpoint_store.commit(store, self._job.job_id, self._generation, self.manifest(store))
 
-    def ask(self, do: str) -> list[str]:
+    def take_step(self, do: str) -> list[str]:
         """Have one step done on all nodes at the same time; returns why it is not done somewhere."""
         if do == "hold":
             self._until = time.monotonic() + self._pause_s
@@ -191,7 +191,7 @@ class _Attempt:
 
     def let_go(self, log: t.Callable[[str], None]) -> None:
         try:
-            self.ask("let_go")
+            self.take_step("let_go")
         except VTorqueError as error:  # those go on by themselves
             log(f"not told that its guests go on: {error}")
 

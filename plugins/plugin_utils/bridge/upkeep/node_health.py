@@ -172,7 +172,7 @@ def _order_checkpoints(
             job = batch.job(start[0])
             if job.state != "R" or job.start_count != start[1]:
                 continue  # it ends, or is suspended: asked again at the next look
-            batch.ask_checkpoint(job.job_id)
+            batch.request_checkpoint(job.job_id)
             new.append(directory.name)
         except UnknownJob:
             continue

@@ -60,7 +60,7 @@ def print_submission(
         return
     table = [("request", "value", "from")]
     for key, value in rows:
-        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.word(key)
+        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.text(key)
         table.append((key, cell, resolved.origins[key]))
     if resolved.shell:
         table.append(("shell", resolved.shell, "-S"))

@@ -161,7 +161,7 @@ def _convert(old: str, new: str | None, *, variables: bool) -> int:
         _write(pathlib.Path(new), made)
     # with the new file on standard output, what became of the names is no part of it
     _print_entries(done, sys.stderr if new is None else sys.stdout)
-    return LOOK if done.needs_a_look else 0
+    return LOOK if done.needs_review else 0
 
 
 def _print_entries(done: Conversion, stream: t.TextIO) -> None:

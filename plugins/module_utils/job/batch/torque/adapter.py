@@ -39,7 +39,7 @@ class Torque(PbsServer):
         require_form(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", job_id), job_id)
 
-    def _ask_of(self, job_id: str) -> tuple[BatchJob, ...]:
+    def _query_job(self, job_id: str) -> tuple[BatchJob, ...]:
         return parse_jobs(self._run("qstat", "-x", "-f", job_id))
 
     def all_jobs(self) -> tuple[BatchJob, ...]:

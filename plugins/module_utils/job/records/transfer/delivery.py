@@ -54,7 +54,7 @@ class Delivery:
     message: str
 
     @property
-    def taken(self) -> bool:
+    def is_delivered(self) -> bool:
         """Return whether the front end has it."""
         return self.outcome == TAKEN
 

@@ -359,8 +359,7 @@ def _start(
 
 def _share(guests: t.Sequence[Guest], mounts: shares.GuestMounts, serving: t.Callable[[Guest], Serving]) -> None:
     """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
-    over_virtiofs = [share for share in mounts.shares if share.kind == "virtiofs"]
-    if not over_virtiofs:
+    if not (over_virtiofs := [share for share in mounts.shares if share.kind == "virtiofs"]):
         return
     for guest in guests:
         terms = serving(guest)

@@ -98,7 +98,7 @@ def _publish(call: argparse.Namespace, configuration: Configuration, wanted: rev
         print_json(call, {**image_facts.facts(image, {}), **tried})
     else:
         if wanted.disk:
-            trial.show()
+            trial.print_report()
         size = format_disk_bytes(image.virtual_bytes)
         print(f"{image.name} is in the pool ({image.distro}, {image.format}, a disk of {size})")
     return 0

@@ -108,7 +108,7 @@ class Trial:
         self.report = report_of(seen)
         if self.report.good or self.call.force:
             return
-        self.show()
+        self.print_report()
         if self.call.json:
             print_json(self.call, {"added": False, "trial": self.to_dict()})
         bad = [finding for finding in self.report.findings if finding.state == BAD]
@@ -117,7 +117,7 @@ class Trial:
             f"image {self.call.name} was not added", f"no job could run in it: {problem}", "--force adds it nonetheless"
         )
 
-    def show(self) -> None:
+    def print_report(self) -> None:
         """What the trial found, for people."""
         if self.call.json:
             return

@@ -106,7 +106,7 @@ def test_number_of_a_node_does_not_matter_where_each_job_has_addresses_of_its_ow
 
 def test_request_chooses_networks_in_its_order() -> None:
     found = ask("img=debian12,network=store+FAST")
-    assert found.word("network") == "store+fast"
+    assert found.text("network") == "store+fast"
     assert ask("img=debian12").values["network"] is None
 
 

@@ -388,7 +388,7 @@ def test_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
     def full(*_words: object, **_how: object) -> t.NoReturn:
         raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(authorize.superior, "save_superior", full)
+    monkeypatch.setattr(authorize.mother_superior, "save_superior", full)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     error = world.ask(PART)["error"]
     assert (error["fault"], error["cause"]) == ("node", "disk")
@@ -424,7 +424,7 @@ def begin(*_words, **_more):
     print(json.dumps([before == [*preload.NEEDED, *wanted], missing(), not set(others) & set(sys.modules)]))
     return ()
 import types
-handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
+handlers.authorize_part = lambda *_words: types.SimpleNamespace(superior="", job=None)
 handlers.client.request_guests = begin
 wanted, others = preload.OF_BOOTS, preload.OF_WARM_STARTS
 if {warm}:

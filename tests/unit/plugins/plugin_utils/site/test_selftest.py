@@ -144,14 +144,14 @@ def test_held_job_is_taken_back_with_the_reason(tmp_path: pathlib.Path) -> None:
     one, batch = trial(tmp_path), Batch(j1="RH")
     wait(batch, one)
     assert one.failure is not None
-    assert (one.failure.cell, one.failure.problem, one.asked) == ("held", "it is held: held: no home", True)
+    assert (one.failure.cell, one.failure.problem, one.in_time) == ("held", "it is held: held: no home", True)
     assert batch.deleted == ["j1.fe"]
 
 
 def test_late_job_is_taken_back(tmp_path: pathlib.Path) -> None:
     one, done, batch = trial(tmp_path), trial(tmp_path, "j2"), Batch(j1="Q", j2="C")
     wait(batch, one, done, timeout_s=0)
-    assert (one.asked, done.asked) == (False, True)
+    assert (one.in_time, done.in_time) == (False, True)
     assert one.failure is not None
     assert "job j1.fe is in state Q, not over after 0 s" in one.failure.problem
     assert batch.deleted == ["j1.fe"]

@@ -275,7 +275,7 @@ class Job:
         piped = self.call.wrap is None and not self.call.operands
         return CommandCall(self.call.argv, self.script.data if piped else None, -1, self.script.name)
 
-    def asked_words(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
+    def job_options(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
         """Return the options of the job: the user's, what its machines need, and the request.
 
         Raises:
@@ -297,7 +297,7 @@ class Job:
         Raises:
             UserFault: the request does not fit, or the user counts nodes by features, without ours.
         """
-        options = self.asked_words(request, need, policy)
+        options = self.job_options(request, need, policy)
         path = self.call.operands[0] if self.call.operands else self.script.name
         text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
         note = "with the job's shell in its first line"

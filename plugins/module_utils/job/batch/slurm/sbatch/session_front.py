@@ -120,4 +120,4 @@ class Job(front.Job):
             f"{policy.prefix_nodes}/bin/vtorque-shell",
         )
         command = (job_shell.COMMAND, *self.call.operands) if self.call.operands else ()
-        return CommandCall((*self.asked_words(request, need, policy), *step, *command)), ()
+        return CommandCall((*self.job_options(request, need, policy), *step, *command)), ()

@@ -136,7 +136,7 @@ def having(node: Node, switch: Switch, monkeypatch: pytest.MonkeyPatch) -> Node:
         node.settings, rdma_kind="vhostuser", rdma_bridge="brv", rdma_addresses="10.8.0.0/14", confine_guests=True
     )
     monkeypatch.setattr(reachable, "reach", lambda *_words: reachable.Reach("10.77.0.11", (), (), (), ()))
-    for name in ("hold", "bind", "admit"):
+    for name in ("apply_rules", "bind", "admit"):
         monkeypatch.setattr(nft_rules, name, lambda *_words: None)
     return node
 

@@ -200,7 +200,7 @@ def test_follower_hands_on_that_a_job_is_to_leave_its_nodes(tmp_path: pathlib.Pa
     out = tmp_path / "rung"
     follower = pausing.Follower(["/bin/sh", "-c", f"exec cat >{out}"], tmp_path, lambda _line: None)
     shell_message.notify_worker(tmp_path, rung)
-    follower.hear(follower.filenos())
+    follower.handle_events(follower.filenos())
     until = Deadline.after(60.0)
     while not (out.exists() and out.read_bytes()):
         assert not until.passed
@@ -216,7 +216,7 @@ def test_follower_of_a_job_that_is_saved_by_itself_has_it_done_in_time_without_a
     while not (out.exists() and shell_message.CHECKPOINT in out.read_bytes()):
         assert not until.passed
         assert follower.due_s() < 1.0
-        follower.hear(())
+        follower.handle_events(())
     follower.close()
     silent = pausing.Follower(["/bin/true"], tmp_path, lambda _line: None)
     assert silent.due_s() == float("inf")

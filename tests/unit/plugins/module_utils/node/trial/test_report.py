@@ -69,7 +69,7 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
         ({"lines": [], "stage": "cloud-init has the network"}, "boots", "ok", "cloud-init has the network"),
         ({"lines": [], "stage": "cloud-init has the network"}, "cloud-init", "bad", "NoCloud must be in its"),
         ({"lines": [], "nothing_to_boot": "No bootable device"}, "boots", "bad", "the firmware found nothing to boot"),
-        ({"lines": [], "panic": "Kernel panic - not syncing: x", "last_words": "y"}, "boots", "bad", "not syncing: x"),
+        ({"lines": [], "panic": "Kernel panic - not syncing: x", "last_output": "y"}, "boots", "bad", "not syncing: x"),
         ({"lines": [], "ended": "it shut down"}, "boots", "bad", "it ended after 24 s: it shut down | its console is"),
         ({"lines": ["begun 9", "up 20"], "ended": "it crashed"}, "boots", "ok", "up after"),
     ],

@@ -69,10 +69,12 @@ class Site:
         trial.job_id = f"{trial.where}.fe"
         self.asked = (request, who.pw_name, how["queue"])
 
-    def wait(self, _trials: object, _batch: object, _timeout_s: float, _told: object) -> None:
+    def wait(self, trials: t.Sequence[t.Any], _batch: object, _timeout_s: float, _told: object) -> None:
         """As long as it takes."""
         if self.interrupted:
             raise KeyboardInterrupt
+        for trial in trials:
+            trial.in_time = self.reports.get(trial.where, well(trial.where)).asked
 
     def take_back(self, trials: t.Sequence[t.Any], _batch: object) -> tuple[str, ...]:
         """As qdel."""
@@ -218,7 +220,7 @@ def test_selftest_is_not_repeated_after_a_job_that_was_late(
 ) -> None:
     def wait(trials: t.Sequence[t.Any], *_others: object) -> None:
         for trial in trials:
-            trial.asked = False
+            trial.in_time = False
 
     monkeypatch.setattr(selftest.selftest_call, "wait", wait)
     site.reports = {"1": Report("1", (Finding("ended", BAD, "late", "not over"),), asked=False)}
