@@ -267,7 +267,7 @@ def _judge(
     try:
         if _of_earlier_boot(start, settings):
             return _Judgement(start, Standing.EARLIER, _EARLIER)
-        if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
+        if start_lock.is_locked_alone(start_lock.start_lock(settings, start.key)):
             return _describe_lock(start, settings, is_alive, has_files)
         shell = run_files.living_shell(settings, start.key)
         if shell is not None:
@@ -312,7 +312,7 @@ def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
         return False
     # no process and no lock outlives its boot; who says so all the same is believed
     at_work = any(thing.kind in ("process", "domain") for thing in start.leftovers)
-    return not at_work and not start_lock.is_held(start_lock.start_lock(settings, start.key))
+    return not at_work and not start_lock.is_locked(start_lock.start_lock(settings, start.key))
 
 
 def _boot(path: pathlib.Path) -> str:
@@ -354,7 +354,7 @@ def _take_away(
 
 def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     # a tombstone would end whoever began to work for it meanwhile
-    if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
+    if start_lock.is_locked_alone(start_lock.start_lock(settings, start.key)):
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
     if start.leftovers:

@@ -77,7 +77,7 @@ def answer_arrival(
     check_arrival(part, arrival.source, policy, settings, environment)
     evacuate.check_spare(part, arrival.source, policy, settings)
     key = job_key(part.job_id, part.start)
-    if not start_lock.is_held(start_lock.start_lock(settings, key)):  # an earlier attempt was undone
+    if not start_lock.is_locked(start_lock.start_lock(settings, key)):  # an earlier attempt was undone
         start_lock.tombstone(settings, key).unlink(missing_ok=True)
     save_superior(part, arrival.source, settings)
     load_needed(warm=False)

@@ -107,11 +107,11 @@ class LogFollower:
                 over = any(fd == self._over for fd, _events in poll.poll())
                 self._watch.read(timeout=0)
                 while data := os.read(self._fd, CHUNK):
-                    self._show(data)
+                    self._print(data)
             if self._lines.rest:
-                self._show(b"\n")
+                self._print(b"\n")
 
-    def _show(self, data: bytes) -> None:
+    def _print(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if text := printable(line.decode("utf-8", "replace")).rstrip():
                 write_all(self._target, f"{PREFIX}{text}\n".encode(errors="replace"))

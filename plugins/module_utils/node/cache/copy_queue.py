@@ -111,7 +111,7 @@ def want(settings: NodeSettings, what: Want) -> None:
 
 def ensure_worker(settings: NodeSettings) -> None:
     """Start the work where no systemd does, and nobody is at it."""
-    if SYSTEMD.exists() or start_lock.is_held_alone(lock_of(settings)):
+    if SYSTEMD.exists() or start_lock.is_locked_alone(lock_of(settings)):
         return
     with contextlib.suppress(OSError):
         start_detached([sys.executable, "-I", "-m", PROGRAM, "fill"])  # it leaves the job's cgroup itself
@@ -212,7 +212,7 @@ def report_progress(settings: NodeSettings, progress: Progress | None) -> None:
 
 def progress(settings: NodeSettings) -> Progress | None:
     """How far the work is; None: nobody works."""
-    if not start_lock.is_held_alone(lock_of(settings)):
+    if not start_lock.is_locked_alone(lock_of(settings)):
         return None
     try:
         progress_file = files.read_json(settings.images_dir / "fetching.json")

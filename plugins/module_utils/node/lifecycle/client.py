@@ -71,7 +71,7 @@ def request_guests(
             holding.take(hearing, deadline)
             answer, cancelled = _wait(request, pid, hearing, noted, caller)
         if answer is None:
-            _left_alone(request, pid)
+            _remove_after_kill(request, pid)
         data = json.loads(answer)
         if "guests" not in data:
             raise error_from_dict(data["error"])
@@ -120,7 +120,7 @@ def _wait(
     )
 
 
-def _left_alone(request: BuildRequest, pid: int) -> t.NoReturn:
+def _remove_after_kill(request: BuildRequest, pid: int) -> t.NoReturn:
     """The worker was killed: what it made is nobody's."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)

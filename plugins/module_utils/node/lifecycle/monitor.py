@@ -320,7 +320,7 @@ class Watching:
             guest.itself.how = event.reason or guest.itself.how
         elif event.kind in _ENDED:
             self._lose(guest, event.reason or event.kind)
-        elif event.kind == "suspended" and not self._pausing.is_ours(event):
+        elif event.kind == "suspended" and not self._pausing.is_requested(event):
             self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")
 
     # -- where they run

@@ -101,7 +101,7 @@ class Pausing:
         """Return whether it is ours that a guest is paused."""
         return self._paused[name] or pause_order.is_ordered(self._settings, self._key)
 
-    def is_ours(self, event: DomainEvent) -> bool:
+    def is_requested(self, event: DomainEvent) -> bool:
         """Return whether such a pause was heard of because we have asked for it."""
         if event.reason or not self._expected.get(event.name):
             return event.name in self.away

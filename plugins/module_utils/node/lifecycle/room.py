@@ -119,7 +119,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     if not saved or start_of(key) is None:
         return ""
     here = settings.node_name
-    if not start_lock.is_held(start_lock.start_lock(settings, key)):
+    if not start_lock.is_locked(start_lock.start_lock(settings, key)):
         return f"nobody watches over its guests on {here} any more; delete the job"
     names = {one.name for one in saved}
     others = [facts for facts in domains.list(ours=False) if facts.name not in names]

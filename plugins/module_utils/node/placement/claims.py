@@ -116,7 +116,7 @@ def _living(settings: NodeSettings, but: str, running: t.Collection[str]) -> t.I
     """The directories of guests that live, with the keys of their starts; a guest whose memory is saved has nothing."""
     for start in entries(settings.guests_dir):
         for guest in entries(start) if start.name != but else ():
-            lives = guest.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name))
+            lives = guest.name in running or start_lock.is_locked(start_lock.start_lock(settings, start.name))
             if lives and (guest.name in running or not saved_memory.needs_nothing(guest)):
                 yield start.name, guest
 

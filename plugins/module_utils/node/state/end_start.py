@@ -48,7 +48,7 @@ def end_start(
     lock = start_lock.start_lock(settings, key)
     start_lock.bury(settings, key)
 
-    def look(patience: Deadline, opened: _With) -> tuple[str, ...]:
+    def remove_under_lock(patience: Deadline, opened: _With) -> tuple[str, ...]:
         with start_lock.lock_alone(lock, settings, patience) as before:
             removed = remove_leftovers(opened)
             lock.unlink(missing_ok=True)
@@ -56,7 +56,7 @@ def end_start(
 
     with meanwhile() as opened:
         try:
-            return look(Deadline.after(deadline.left_s() * HUNG_SHARE), opened)
+            return remove_under_lock(Deadline.after(deadline.left_s() * HUNG_SHARE), opened)
         except start_lock.LockTimeout:
             start_lock.end_holder(lock)
-        return look(deadline, opened)
+        return remove_under_lock(deadline, opened)

@@ -137,7 +137,7 @@ def on_their_way(settings: NodeSettings) -> tuple[str, ...]:
         one.name
         for start in entries(settings.guests_dir)
         for one in read_saved(start)
-        if not one.complete and start_lock.is_held(start_lock.start_lock(settings, start.name))
+        if not one.complete and start_lock.is_locked(start_lock.start_lock(settings, start.name))
     )
 
 

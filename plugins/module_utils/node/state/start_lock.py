@@ -160,12 +160,12 @@ def _take_lock(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -
         lock.close()
 
 
-def is_held(path: pathlib.Path) -> bool:
+def is_locked(path: pathlib.Path) -> bool:
     """Return whether anybody holds this lock, who works on the start or watches its guests."""
     return _is_refused(path, fcntl.LOCK_EX)
 
 
-def is_held_alone(path: pathlib.Path) -> bool:
+def is_locked_alone(path: pathlib.Path) -> bool:
     """Return whether anybody works on the start.  Who watches guests that are ready shares the lock."""
     return _is_refused(path, fcntl.LOCK_SH)
 

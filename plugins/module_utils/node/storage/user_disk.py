@@ -226,7 +226,7 @@ class _Child:
                 os._exit(1)
             os.chdir("/")
             header = self.work.look()
-            _tell(telling, {"bytes": header.virtual_bytes})
+            _send_line(telling, {"bytes": header.virtual_bytes})
             # beyond all others first: a number may be one of those that are wanted
             inherited = [
                 os.dup2(fd, 1000 + number)
@@ -243,14 +243,14 @@ class _Child:
             environment = {**USER_TOOL_ENVIRONMENT, "LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
             os.execve(self.program, argv, environment)  # noqa: S606 - no shell is wanted
         except VTorqueError as error:
-            _tell(telling, error.to_dict())
+            _send_line(telling, error.to_dict())
         except OSError as error:
             fault = NodeFault("qemu-nbd could not be started", os.strerror(error.errno or errno.EIO))
-            _tell(telling, fault.to_dict())
+            _send_line(telling, fault.to_dict())
         finally:
             os._exit(1)
 
 
-def _tell(fd: int, what: dict[str, t.Any]) -> None:
+def _send_line(fd: int, what: dict[str, t.Any]) -> None:
     """A line, which is in the pipe whole or not at all."""
     os.write(fd, json.dumps(what).encode() + b"\n")

@@ -169,7 +169,7 @@ def _is_stale(name: str, settings: NodeSettings) -> bool:
         return False
     if not wanted(settings):
         return True
-    return found[1] not in OF_NODES and not start_lock.is_held(start_lock.start_lock(settings, found[1]))
+    return found[1] not in OF_NODES and not start_lock.is_locked(start_lock.start_lock(settings, found[1]))
 
 
 @contextlib.contextmanager

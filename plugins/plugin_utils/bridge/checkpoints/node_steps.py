@@ -81,7 +81,7 @@ def _objections(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]
         return (f"checkpoint_dir on {here}: {why}",)
     key = job_key(step.job_id, step.start)
     guests = guests_of(step.job_id, step.start, settings)
-    if not guests or not start_lock.is_held(start_lock.start_lock(settings, key)):
+    if not guests or not start_lock.is_locked(start_lock.start_lock(settings, key)):
         return (f"nobody watches over its guests on {here}",)
     if pause_order.is_ordered(settings, key):
         return (f"its guests on {here} stand still already",)

@@ -103,7 +103,7 @@ def _examine(
     source = moves.source_of(first.guest.parent)
     if source and not any(same_host(settings.node_name, node) for node in job.nodes):
         return _reject_all(residents, f"it came from {source}, and a guest is moved once", job)
-    if start_lock.tombstone(settings, first.key).exists() or not start_lock.is_held(
+    if start_lock.tombstone(settings, first.key).exists() or not start_lock.is_locked(
         start_lock.start_lock(settings, first.key)
     ):
         return _reject_all(residents, "it ends, or nobody watches it", job)

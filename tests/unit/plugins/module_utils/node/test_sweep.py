@@ -405,7 +405,7 @@ def test_leftovers_of_an_earlier_boot_are_removed_by_one_sweep(node: Node, monke
     key = node.start(7, domain=False, boot=EARLIER)
     lock = start_lock.start_lock(node.settings, key)
     alone: list[bool] = []
-    monkeypatch.setattr(sweep, "save_console", lambda *_: alone.append(start_lock.is_held_alone(lock)))
+    monkeypatch.setattr(sweep, "save_console", lambda *_: alone.append(start_lock.is_locked_alone(lock)))
     former = start_lock.bury
 
     def meanwhile(settings: NodeSettings, key: str) -> None:
@@ -501,7 +501,7 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_worker_that_begins_before_the_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     answers = iter([False, True])
-    monkeypatch.setattr(sweep.start_lock, "is_held_alone", lambda _path: next(answers))
+    monkeypatch.setattr(sweep.start_lock, "is_locked_alone", lambda _path: next(answers))
     swept = node.sweep()
     assert "begun to work" in swept.left[0].why
     assert not start_lock.tombstone(node.settings, "7.head.1").exists()

@@ -125,7 +125,7 @@ def test_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettings
     with start_lock.lock_alone(lock, settings, Deadline.after(60.0)):
         os.utime(lock, (LONG_AGO, LONG_AGO))
         assert run_files.tidy(settings) == ()
-        assert start_lock.is_held(lock)
+        assert start_lock.is_locked(lock)
 
 
 def test_run_files_of_a_new_node_are_none(tmp_path: pathlib.Path) -> None:

@@ -35,7 +35,7 @@ def test_connection_opened_meanwhile_finds_the_start_ended(settings: NodeSetting
         done.append("closed")
 
     def remove_leftovers(opened: str) -> tuple[str, ...]:
-        done.append(f"looked with {opened}, held {start_lock.is_held(start_lock.start_lock(settings, KEY))}")
+        done.append(f"looked with {opened}, held {start_lock.is_locked(start_lock.start_lock(settings, KEY))}")
         return ("slot 1",)
 
     assert end_start(settings, KEY, Deadline.after(60), remove_leftovers, meanwhile=meanwhile) == ("slot 1",)
