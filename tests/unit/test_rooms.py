@@ -47,6 +47,18 @@ def test_no_documentation_of_code_asks_a_question() -> None:
     assert asked == {}
 
 
+def test_documentation_of_code_has_no_metaphors_of_this_project() -> None:
+    """A package is one, `job` and `node` have their names, contracts have layers, and a setting is no word."""
+    metaphors = re.compile(r"\b(wings?|floors?|farewells?|own words?|this room)\b", re.IGNORECASE)
+    found = {
+        f"{path.relative_to(PLUGINS)}:{line}": match[0]
+        for path in PLUGINS.rglob("*.py")
+        for line, text in _documentation(ast.parse(path.read_text(encoding="utf-8")))
+        if (match := metaphors.search(text))
+    }
+    assert found == {}
+
+
 def _documentation(tree: ast.AST) -> t.Iterator[tuple[int, str]]:
     """Yield docstrings and the texts below constants and fields, each with its line."""
     for node in ast.walk(tree):

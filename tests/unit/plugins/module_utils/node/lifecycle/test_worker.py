@@ -208,7 +208,7 @@ def test_failed_removal_is_the_nodes_fault(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("whom", "removal"),
-    [((), "remove_under_lock"), (("worker",), "remove_start")],
+    [((), "remove_under_lock"), (("worker",), "end_start")],
     ids=["by the worker", "by the front, whose worker was killed"],
 )
 def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it(
