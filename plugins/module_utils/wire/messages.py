@@ -338,8 +338,8 @@ class CheckpointStep:
     """What the mother superior of a job tells its other nodes while its guests are saved to begin again from there.
 
     Attributes:
-        do: `can_save`: could they be saved; `hold`: they stand still and go to the disk; `held`: are they there;
-            `store`: copy them into the checkpoint; `let_go`: they go on.
+        do: `can_save`: report what keeps them from being saved; `hold`: pause them, and write them to the disk;
+            `held`: report which are not there yet; `store`: copy them into the checkpoint; `let_go`: let them go on.
         generation: number of the checkpoint.
         seconds: that they stand still at most, for `hold`; that the copies may take, for `store`.
     """

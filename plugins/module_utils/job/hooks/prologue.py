@@ -37,7 +37,7 @@ from . import playbook, user_script
 from .ansible_process import PlaybookRunner
 from .live_log import follow_log, log_wishes
 from .replaced_nodes import blame_replaced
-from .server_word import StartWatch, give_back, query_job
+from .server_queries import StartWatch, give_back, query_job
 from .start import GoAhead, Places, Start
 
 FORMER = (

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansi
     PlaybookCall,
     PlaybookRunner,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.server_word import StartWatch
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.server_queries import StartWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a prologue asks of the batch system, and gives back to its job, when it fails nobody: verdicts are elsewhere."""
+"""Queries of a prologue to the batch system about its job, and the time that it gives back; verdicts are elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSES_S = (0.5, 1.0, 2.0)
 
 
 def query_job(call: HookCall, policy: Policy, until: float) -> BatchJob:
-    """The server's word on the job; a server that is busy is asked again.
+    """Return the job as the server describes it; a server that is busy is queried again.
 
     Args:
         call: of the hook.
@@ -55,7 +55,7 @@ def query_job(call: HookCall, policy: Policy, until: float) -> BatchJob:
 
 
 class StartWatch:
-    """Asks the batch system whether this start is still wanted, until it is not.
+    """Queries the batch system whether this start is still wanted, until it is not.
 
     Args:
         policy: the site's.
@@ -76,7 +76,7 @@ class StartWatch:
         return self.is_abandoned
 
     def is_suspended(self) -> bool:
-        """Ask whether the job was suspended: its shell, which would let us know, does not run yet."""
+        """Return whether the job was suspended: its shell, which would let us know, does not run yet."""
         return self._batch.start_state(self._job_id, self._start) == SUSPENDED
 
 
