@@ -120,12 +120,12 @@ class InventoryModule(BaseInventoryPlugin):
             return distinct(lines), {}
         if not re.fullmatch(JOB_ID, job_id):
             raise VTorqueError(f"job_id={job_id[:80]!r}", "not of the form number.server or number[index].server")
-        nodes, start, run_dir = self._ask(job_id, directory, lines)
+        nodes, start, run_dir = self._query_server(job_id, directory, lines)
         variables = {"vtorque_job_id": job_id, "vtorque_start": start, "vtorque_run_dir": str(run_dir)}
         variables["vtorque_config"] = self.get_option("config")
         return nodes, variables | ({"vtorque_nodefile": nodefile} if nodefile else {})
 
-    def _ask(
+    def _query_server(
         self, job_id: str, directory: pathlib.Path, lines: tuple[str, ...] | None
     ) -> tuple[tuple[str, ...], int, pathlib.Path]:
         known = planned(job_id, directory)

@@ -23,7 +23,7 @@ import pathlib, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 job_record.RECORDS = pathlib.Path(sys.argv[1])
-sys.exit(main.show(["site", "report", "--html", sys.argv[2]], pathlib.Path("/nonexistent")))
+sys.exit(main.run_subject(["site", "report", "--html", sys.argv[2]], pathlib.Path("/nonexistent")))
 """
 """`vmgr site report` with records of another place; no batch server is here, so that none is measured."""
 LIVE = """

@@ -59,7 +59,7 @@ def spec_of(number: int, shape: DomainSpec) -> DomainSpec:
 
 
 def make_clone(
-    number: int, made: template.Template, wanted: making.Wanted, settings: NodeSettings, domains: Domains
+    number: int, made: template.Template, wanted: making.TemplateSpec, settings: NodeSettings, domains: Domains
 ) -> None:
     """Have one guest run, until it has obeyed its first order."""
     spec = spec_of(number, wanted.spec)
@@ -94,7 +94,7 @@ def main(name: str, count: int) -> list[dict[str, str]]:
     PLACE.mkdir(mode=0o711)
     PLACE.chmod(0o711)
     with wait_for_copy.base_of(image, shape.fs_type, settings) as base, Domains(settings.libvirt_uri) as domains:
-        wanted = making.Wanted(clone_xml.spec_of(base, shape.size, settings), base)
+        wanted = making.TemplateSpec(clone_xml.spec_of(base, shape.size, settings), base)
         made = template.find(making.key_of(wanted, settings, domains), settings)
         work = functools.partial(make_clone, made=made, wanted=wanted, settings=settings, domains=domains)
         try:

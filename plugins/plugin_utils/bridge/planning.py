@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a start, from what the batch server, the policy and the pool say; it needs both wings.
+"""The plan of a start, from what the batch server, the policy and the pool say; it needs both job and node.
 
 A plan is made once.  Its identity is a digest of its inputs, which costs little: who finds a plan of the same inputs
 takes it over (`action/job_plan.py`), whoever made it (`faststart/head_start.py`).

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-playbook, for a hook in a hurry: the same program, begun by its module and ended without its farewell.
+"""ansible-playbook, for a hook in a hurry: the same program, begun by its module, and its exit is left out.
 
     run_playbook ARGUMENT...            ansible-playbook ARGUMENT...
     run_playbook                        loads, then reads from standard input {"arguments", "environment", "log"}
@@ -45,12 +45,12 @@ def main() -> int:
     try:
         run, slower = _load(whole=not sys.argv[1:])
     except AnsibleChanged as error:
-        arguments = sys.argv[1:] or _hear()
+        arguments = sys.argv[1:] or _read_request()
         os.write(2, f"vtorque: plain ansible-playbook plays, since this ansible-core is another: {error}\n".encode())
         _remove_temporary_files()
         become_playbook(arguments)
     node_socket.keep_from_programs(os.environ)
-    arguments = sys.argv[1:] or _hear()
+    arguments = sys.argv[1:] or _read_request()
     for reason in slower:
         os.write(2, f"vtorque: Ansible begins later, since this ansible-core is another: {reason}\n".encode())
     return run(arguments)
@@ -87,7 +87,7 @@ def _load(*, whole: bool) -> tuple[t.Callable[[t.Sequence[str]], int], list[Ansi
     return run, slower
 
 
-def _hear() -> list[str]:
+def _read_request() -> list[str]:
     """Return the arguments that standard input names; end where it is empty: there is nothing to run."""
     text = sys.stdin.buffer.read()
     if not text:
@@ -106,7 +106,7 @@ def become_playbook(arguments: t.Sequence[str]) -> t.NoReturn:
 
 
 def _remove_temporary_files() -> None:
-    """Of Ansible in this process, where it is loaded: nobody else does when it ends at once, or becomes another."""
+    """Remove Ansible's temporary files, where it is loaded: else they stay when it ends at once, or becomes another."""
     if "ansible.constants" in sys.modules:  # which makes the directory
         with contextlib.suppress(AnsibleChanged):
             ansible_internals.remove_temporary_files()

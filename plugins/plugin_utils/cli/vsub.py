@@ -28,7 +28,7 @@ from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
 
 if t.TYPE_CHECKING:
-    from ...module_utils.job.batch.contract import Asked, FrontAdapter, SubmitCall
+    from ...module_utils.job.batch.contract import FrontAdapter, FrontJob, SubmitCall
     from ...module_utils.job.config.parameters import Policy
     from ...module_utils.job.request.command_call import CommandCall
     from .output.json_output import Query
@@ -70,7 +70,7 @@ def main() -> int:
     launcher = os.environ.get(VARIABLE, "")
     session = SESSION in os.environ
     return messages.run(
-        PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside(), launcher=launcher, session=session)
+        PROGRAM, lambda: submit(sys.argv[1:], environment.caller_environment(), launcher=launcher, session=session)
     )
 
 
@@ -89,7 +89,7 @@ def submit(
         caller: the environment for the command.
         policy_path: the site's configuration.
         launcher: the batch system whose launcher was called; "": the site's, whichever that is.
-        session: was it the launcher of the command for sessions?
+        session: whether it was the launcher of the command for sessions.
     """
     policy, broken = _policy(policy_path)
     front = open_front(launcher or (policy.batch_system if policy else USUAL), session=session)
@@ -168,7 +168,7 @@ def _submit(call: Call) -> int:
     submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))
     for notice in submission.notices:
         print(f"{program}: {notice}", file=sys.stderr)
-    return _show(call, submission, asked) if dry else _run_command_call(call, submission.command_call)
+    return _print_submission(call, submission, asked) if dry else _run_command_call(call, submission.command_call)
 
 
 def _home() -> str:
@@ -225,7 +225,7 @@ def _no_command(call: Call, error: OSError) -> SiteFault:
     return SiteFault(call.command, f"cannot be run: {error.strerror}", f"see {parameter}")
 
 
-def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
+def completion_values(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
     return {
@@ -239,13 +239,13 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     }
 
 
-def _show(call: Call, submission: Submission, asked: Asked) -> int:
+def _print_submission(call: Call, submission: Submission, asked: FrontJob) -> int:
     command = [call.command, *submission.command_call.argv]
     _dry_run().print_submission(submission, call.policy, call.front.COMMAND, command, asked.vm_lines, call)
     return 0
 
 
-def _dry_run_bare(call: Call, asked: Asked) -> int:
+def _dry_run_bare(call: Call, asked: FrontJob) -> int:
     name = call.front.COMMAND
     print(
         f"{call.front.PROGRAM}: VM jobs are switched off on this site; the job goes to {name} as it is", file=sys.stderr

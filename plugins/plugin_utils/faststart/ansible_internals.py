@@ -125,7 +125,7 @@ def list_no_plugins() -> None:
 
 
 def remove_temporary_files() -> None:
-    """Remove Ansible's own directory of temporary files, which it would do at its farewell.
+    """Remove Ansible's own directory of temporary files, which it would do at its exit.
 
     Reaches `ansible.constants.DEFAULT_LOCAL_TMP`: the directory that Ansible makes for this process when it loads.
 

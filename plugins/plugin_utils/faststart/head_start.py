@@ -69,7 +69,7 @@ class HeadStart:
         """
         if self._node is not None and self._runner.ready_to_begin():
             self._planner = _Planner.begin(self._node)
-            self._runner.begin({node_socket.VARIABLE: self._node.word}, (self._node.socket, self._node.complaint))
+            self._runner.begin({node_socket.VARIABLE: self._node.variable}, (self._node.socket, self._node.complaint))
         return self._node
 
     def decide(self, *, wanted: bool) -> None:
@@ -98,7 +98,7 @@ class HeadStart:
             until: when the guests must be ready, in seconds of the monotonic clock.
         """
         if self._planner is not None:
-            self._planner.say(_PlanRequest(job, policy, directory, nodefile, until))
+            self._planner.send(_PlanRequest(job, policy, directory, nodefile, until))
 
     def hand_over(self) -> None:
         """Wait until it has planned and asked.
@@ -159,7 +159,7 @@ class _Planner:
                 from ..bridge import planning  # in this process, and before it is needed
 
                 with os.fdopen(reading, "rb") as stream:
-                    _plan_and_ask(node, planning.plan_start, pickle.load(stream))  # noqa: S301 - our parent's
+                    _plan_and_request(node, planning.plan_start, pickle.load(stream))  # noqa: S301 - our parent's
             except (VTorqueError, OSError, EOFError):
                 pass  # the playbook tells it
             finally:
@@ -167,7 +167,7 @@ class _Planner:
         os.close(reading)
         return cls(pid, writing)
 
-    def say(self, request: _PlanRequest) -> None:
+    def send(self, request: _PlanRequest) -> None:
         with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._pipe), "wb") as stream:
             pickle.dump(request, stream)
 
@@ -177,7 +177,7 @@ class _Planner:
         _wait(self._pid, EARLY_PLAN_S)
 
 
-def _plan_and_ask(
+def _plan_and_request(
     node: EarlyNode, plan_start: t.Callable[[BatchJob, Policy, pathlib.Path | None], JobPlan], request: _PlanRequest
 ) -> None:
     plan = plan_start(request.job, request.policy, request.nodefile)
@@ -186,7 +186,7 @@ def _plan_and_ask(
     if asked.timeout_s <= 0:
         return
     files.write(request.directory / layout.PLAN, plan.to_json())
-    node.ask(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
+    node.send(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
     # last: whoever reads it waits for an answer, which nobody gives who was not asked
     files.write(request.directory / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
 

@@ -50,9 +50,9 @@ class PreloadedRunner(PlaybookRunner):
         """Whether it has begun, and not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def settle(self, text: str) -> None:
+    def apply_settings(self, text: str) -> None:
         """See to it that playbooks run with these settings: one that has loaded with others is ended."""
-        if not self.settled(text):
+        if not self.has_settings(text):
             self.end()
             files.write(self.settings, text)
 
@@ -87,6 +87,6 @@ class PreloadedRunner(PlaybookRunner):
 
 
 def _schedule(pid: int, policy: int) -> None:
-    """Of its one thread; that the system refuses changes only when it is ready."""
+    """Set the scheduling of a process of one thread; a refusal of the system only delays when it is ready."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, policy, os.sched_param(0))

@@ -50,7 +50,7 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
         said in one line on standard error (the job's .ER) and in the log.
     """
     places = places or Places()
-    _settle()
+    _reset_process()
     event_log.configure(event_log.LogSettings(), program="hook", component="verdict", job="", job_level=event_log.INFO)
     hooks = open_hooks(launchers_system(os.environ))
     try:
@@ -58,17 +58,17 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
         event_log.configure(job=call.job_id)
         ending = _dispatch(call, places, program)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
-        _tell(printable(f"vtorque: this job's hook failed: {error}"))
-        _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)), event_log.ERROR)
+        _print_error(printable(f"vtorque: this job's hook failed: {error}"))
+        _log_to_site(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)), event_log.ERROR)
         return hooks.exit_status(HookEnd.FAILED)
     if ending is None:
         return hooks.exit_status(HookEnd.DONE)
     if ending.alarm:
         level = event_log.ERROR if ending.grave else event_log.WARNING
-        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm), level)
+        _log_to_site(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm), level)
         raise_alarm(ending.alarm, grave=ending.grave)
     if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
-        _tell("\n".join(ending.message))
+        _print_error("\n".join(ending.message))
     if ending.requeue:
         return hooks.exit_status(HookEnd.AGAIN)
     return hooks.exit_status(HookEnd.BRAKE if ending.brake else HookEnd.DONE)
@@ -101,7 +101,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
     return None
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     """On standard error, the job's .ER; that nobody takes it (a full disk, a terminal that is gone) changes nothing."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))
@@ -130,7 +130,7 @@ def raise_alarm(text: str, *, grave: bool) -> None:
         signal.signal(signal.SIGALRM, former)
 
 
-def _settle() -> None:
+def _reset_process() -> None:
     """Undo what a hook inherits: blocked and ignored signals, the umask (recorded on TORQUE 6.1.3)."""
     signals.reset_signals()
     signals.unblock_signals()
@@ -144,10 +144,10 @@ def log_notice(argv: t.Sequence[str], text: str) -> None:
         argv: what the launcher handed on.
         text: what happened.
     """
-    _keep(Places(), " ".join(map(repr, argv[:6])), text, event_log.WARNING)
+    _log_to_site(Places(), " ".join(map(repr, argv[:6])), text, event_log.WARNING)
 
 
-def _keep(places: Places, call: str, text: str, level: str) -> None:
+def _log_to_site(places: Places, call: str, text: str, level: str) -> None:
     """Add to the log of what belongs to no job; when even that fails, standard error had it."""
     with contextlib.suppress(OSError, VTorqueError):
         event_log.add(places.state_dir / "log" / LOG, f"{call}\n{text}", level, "verdict")
@@ -158,4 +158,4 @@ def report_unexpected(kind: type[BaseException], error: BaseException, trace: ty
     os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
     with contextlib.suppress(Exception):  # else Python would tell the user of this one, too, and of all that led to it
         text = "".join(traceback.format_exception(kind, error, trace))
-        _keep(Places(), " ".join(map(repr, sys.argv[1:6])), text, event_log.ERROR)
+        _log_to_site(Places(), " ".join(map(repr, sys.argv[1:6])), text, event_log.ERROR)

@@ -23,6 +23,7 @@ from ...module_utils.effects import leaves_nothing
 from ...module_utils.errors import VTorqueError
 from ...module_utils.frozen import frozen
 from ...module_utils.state import layout
+from ...module_utils.state.phases import write_phase
 from ...module_utils.system import files
 from ...module_utils.wire.messages import HOST_NAME
 
@@ -148,7 +149,7 @@ class JobAction(ActionBase, metaclass=abc.ABCMeta):
         return result
 
 
-def keep(path: pathlib.Path, data: dict[str, t.Any], *, reader_uid: int | None = None) -> None:
+def write_record(path: pathlib.Path, data: dict[str, t.Any], *, reader_uid: int | None = None) -> None:
     """Write a mapping as a record of root's (`system.files.write`)."""
     files.write(path, json.dumps(data, ensure_ascii=True), reader_uid=reader_uid)
 
@@ -162,12 +163,12 @@ def leave_error(place: JobPlace, host: str, error: VTorqueError) -> None:
     with contextlib.suppress(OSError, VTorqueError):  # the task fails anyway; a full /run must not hide why
         for path in (place.file(layout.StepFile.ERROR.of(host)), place.file(layout.ERROR)):
             if not path.exists():
-                keep(path, content)
+                write_record(path, content)
 
 
 @contextlib.contextmanager
 def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
-    """Measure a phase and keep its figure for the job's record (`phase.<name>.json`).
+    """Measure a phase and write its figure for the job's record (`phase.<name>.json`).
 
     Args:
         when: false in check mode, in which nothing is written.
@@ -175,5 +176,4 @@ def phase(place: JobPlace, name: str, *, when: bool = True) -> t.Iterator[None]:
     began, tick = time.time(), time.monotonic()
     yield
     if when:
-        figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-        keep(place.file(layout.StepFile.PHASE.of(name)), figure)
+        write_phase(place.run_dir, name, began=began, seconds=time.monotonic() - tick)

@@ -20,7 +20,7 @@ from ...module_utils.job.plan.job_plan import JobPlan
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict
 from ...module_utils.wire.messages import NodePart
-from ...module_utils.wire.moves import Moved
+from ...module_utils.wire.moves import MovedGuest
 from ...module_utils.wire.node_answers import BareHost, GuestConsole, GuestFacts, GuestUse
 from ...module_utils.wire.series import GuestSeries, NodeSeries
 from ...module_utils.wire.update_result import GuestUpdates
@@ -52,7 +52,7 @@ class Answer:
     updates: tuple[GuestUpdates, ...] = ()
     consoles: tuple[GuestConsole, ...] = ()
     series: tuple[NodeSeries, ...] = ()
-    moves: tuple[Moved, ...] = ()
+    moves: tuple[MovedGuest, ...] = ()
 
 
 @leaves_nothing
@@ -126,7 +126,7 @@ def _read(part: NodePart, data: object, asked: str, brought: t.Collection[str]) 
     _check_names(part, consoles, asked, brought)
     series = tuple(from_dict(NodeSeries, item, "series") for item in _list(data, "series", asked)[:1])
     _check_names(part, [guest for one in series for guest in one.guests], asked, brought)
-    moves = tuple(from_dict(Moved, item, "moves") for item in _list(data, "moves", asked))
+    moves = tuple(from_dict(MovedGuest, item, "moves") for item in _list(data, "moves", asked))
     _check_names(part, moves, asked, brought)
     removed = _texts_of(_list(data, "removed", asked))
     in_order = tuple(sorted(guests, key=lambda guest: guest.rank))
@@ -146,7 +146,7 @@ def _bare_host(part: NodePart, data: dict[str, t.Any], asked: str) -> BareHost |
 
 def _check_names(
     part: NodePart,
-    guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole | GuestSeries | Moved],
+    guests: t.Sequence[GuestFacts | GuestUse | GuestUpdates | GuestConsole | GuestSeries | MovedGuest],
     asked: str,
     brought: t.Collection[str],
 ) -> None:

@@ -132,7 +132,7 @@ class NodeCall:
         fresh.close()
         self._peer = former
         os.close(complaint)
-        self.say(self._asked)
+        self.send_line(self._asked)
 
     def hang_up(self) -> None:
         """Nobody listens any more: that is a cancel for a program that is still at work."""
@@ -161,20 +161,20 @@ class NodeCall:
         """Readable when it said something or ended."""
         return self._open.fileno()
 
-    def ask(self, line: bytes) -> None:
+    def send_request(self, line: bytes) -> None:
         """Put the first question."""
         self._asked = line
         self._waiting = True
         if self._begun is None:
-            self.say(line)
+            self.send_line(line)
 
-    def say(self, line: bytes) -> None:
+    def send_line(self, line: bytes) -> None:
         """Put a further one; a program that takes none any more is heard to have ended."""
         self._waiting = True
         with contextlib.suppress(BrokenPipeError, ConnectionError):
             self._open.sendall(line + b"\n")
 
-    def hear(self) -> Reply | None:
+    def read_reply(self) -> Reply | None:
         """Read what there is.
 
         Returns:
@@ -220,7 +220,7 @@ class NodeCall:
         return os.pread(self._complaint, COMPLAINT, max(0, size - COMPLAINT))
 
 
-def hear_all(
+def read_replies(
     calls: t.Sequence[NodeCall],
     read: t.Callable[[str, Reply], None],
     deadline: Deadline,
@@ -249,7 +249,7 @@ def hear_all(
         while selector.get_map() and not until.passed:
             for key, _events in selector.select(until.left_s(86_400.0)):
                 call: NodeCall = key.data
-                reply = call.hear()
+                reply = call.read_reply()
                 if reply is None:
                     continue
                 selector.unregister(call)

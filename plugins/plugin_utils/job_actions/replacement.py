@@ -18,7 +18,7 @@ from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.messages import NodePart
-from .action_base import JobPlace, keep
+from .action_base import JobPlace, write_record
 from .node_connection import NodeCall
 
 LEAST_S = 5.0
@@ -68,18 +68,18 @@ class Replacement:
         files.write(self._place.file(layout.PLAN), self.plan.to_json())
         # what the hook tells the administrator, and the record the job's owner
         found = {"by": by, **error.to_dict(), "host": getattr(error, "node", "") or node}
-        keep(self._place.file(layout.StepFile.REPLACED.of(node)), found)
+        write_record(self._place.file(layout.StepFile.REPLACED.of(node)), found)
         part = dataclasses.replace(self.plan.parts[by], do="present", timeout_s=round(timeout_s, 3))
         call = self._call_of(part)
-        ask(call, part)
+        send_part(call, part)
         return call
 
 
-def ask(call: NodeCall, part: NodePart) -> None:
+def send_part(call: NodeCall, part: NodePart) -> None:
     """Put the question of a start to a node.
 
     Args:
         call: with the node.
         part: its own.
     """
-    call.ask(json.dumps(to_dict(part), ensure_ascii=True).encode("ascii"))
+    call.send_request(json.dumps(to_dict(part), ensure_ascii=True).encode("ascii"))

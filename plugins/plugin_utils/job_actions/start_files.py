@@ -17,7 +17,7 @@ from ...module_utils.system import files
 from ...module_utils.wire.form import from_dict, to_dict
 from ...module_utils.wire.node_answers import BareHost, GuestFacts
 from ...module_utils.wire.update_result import GuestUpdates
-from .action_base import JobPlace, keep
+from .action_base import JobPlace, write_record
 
 
 @leaves_nothing
@@ -106,7 +106,7 @@ def save_answer(place: JobPlace, step: layout.StepFile, node: str, facts: t.Sequ
         facts: dataclasses of the wire; nothing: there may be an earlier answer that says more.
     """
     if facts:
-        keep(place.file(step.of(node)), {step.value: [to_dict(one) for one in facts]})
+        write_record(place.file(step.of(node)), {step.value: [to_dict(one) for one in facts]})
 
 
 @leaves_nothing

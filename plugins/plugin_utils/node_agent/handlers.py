@@ -43,7 +43,7 @@ from ...module_utils.wire.messages import (
 )
 from ...module_utils.wire.node_answers import BareHost
 from ...module_utils.wire.node_command import PROGRAM, ssh_command
-from ..bridge.job_cores import cores_of, cpusets_of, keep_apart, may_change
+from ..bridge.job_cores import apply_side_channels, cores_of, cpusets_of, may_change
 from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
     Configuration,
@@ -52,7 +52,15 @@ from ..bridge.node_settings import (
     read_settings,
     read_usable_configuration,
 )
-from .authorize import Checked, check, check_checkpoint, check_lost, check_suspension, keep_superior, plain_address
+from .authorize import (
+    Caller,
+    authorize_part,
+    check_checkpoint,
+    check_lost,
+    check_suspension,
+    plain_address,
+    save_superior,
+)
 from .errors import ANSWERED, error_of
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
@@ -60,7 +68,6 @@ from .protocol import Answer, make_answer, make_failure
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
     from ...module_utils.wire.node_topology import TopologyRequest
-
 
 FOLLOWER = (sys.executable, "-I", "-m", f"{(__package__ or '').rpartition('.')[0]}.cli.vtorque_follow")
 """Follows the suspension of a job."""
@@ -81,7 +88,7 @@ class Call:
     environment: t.Mapping[str, str]
     load: LoadPolicy
     caller: int | None = None
-    hold: handover.Hold | None = None
+    hold: handover.CallerEnd | None = None
     before: Answer = dataclasses.field(default_factory=dict)
 
 
@@ -110,7 +117,7 @@ class Site(t.NamedTuple):
 
 
 def _for_part(
-    work: t.Callable[[NodePart, Call, Site, Checked], Answer], read: t.Callable[[LoadPolicy], Configuration]
+    work: t.Callable[[NodePart, Call, Site, Caller], Answer], read: t.Callable[[LoadPolicy], Configuration]
 ) -> t.Callable[[NodePart, Call], Answer]:
     """Return the handler of a part: it is checked first, and what fails is answered with what is left.
 
@@ -124,7 +131,7 @@ def _for_part(
         configuration = read(call.load)
         policy, settings = configuration
         try:
-            checked = check(part, policy, settings, call.environment)
+            checked = authorize_part(part, policy, settings, call.environment)
             return work(part, call, Site(configuration, deadline), checked)
         except ANSWERED as problem:
             error = error_of(problem)
@@ -140,14 +147,14 @@ def _for_part(
     return handle
 
 
-def _handle_present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer:
+def _handle_present(part: NodePart, call: Call, site: Site, checked: Caller) -> Answer:
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
     report_lost: list[str] = []
     follow = [*FOLLOWER, part.job_id, str(part.start)]
     if checked.superior:
-        with present_absent.disk_judged(settings):
-            keep_superior(part, checked.superior, settings)
+        with present_absent.blame_disk(settings):
+            save_superior(part, checked.superior, settings)
         report_lost, follow = lost_guest_command(checked.superior), []
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
@@ -161,7 +168,7 @@ def _handle_present(part: NodePart, call: Call, site: Site, checked: Checked) ->
         cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
         if pinned and may_change(checked.job, site.configuration.policy, cores):
             settings = dataclasses.replace(settings, cores_may_change=True)
-        cores, cpusets = keep_apart(checked.job, site.configuration.policy, settings.node_name, cores)
+        cores, cpusets = apply_side_channels(checked.job, site.configuration.policy, settings.node_name, cores)
         if host_devices.any_wanted(part.guests):
             settings = with_granted(checked.job, settings)
     if settings.suspend_guests == "session":
@@ -186,7 +193,7 @@ def _handle_present(part: NodePart, call: Call, site: Site, checked: Checked) ->
     return make_answer(guests=[to_dict(guest) for guest in found])
 
 
-def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answer:
+def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Caller) -> Answer:
     """What was removed of a start, what is left, and what its guests used and wrote."""
     settings = site.settings
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))

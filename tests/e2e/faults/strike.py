@@ -57,7 +57,7 @@ OF_THE_WORKER = ("worker._stay", "worker._end_politely", "worker._bury")
 """What it does when it is told to end."""
 CHILDREN = (
     "virtiofsd._become", "virtiofsd._keep_capabilities", "virtiofsd._keep_groups", "virtiofsd._raise_limit",
-    "user_disk._become", "user_disk._tell",
+    "user_disk._become", "user_disk._send_line",
 )  # fmt: skip
 """What a child does before it is the user's program, and takes back when it ends."""
 OF_THE_END = ("remove.", "slots.", *OF_THE_WORKER, "worker.log")

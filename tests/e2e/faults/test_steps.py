@@ -118,7 +118,7 @@ def check(seen: dict[str, t.Any]) -> None:
     report = seen["present"]
     if seen["who"] not in ("present", "own"):
         assert report.get("answer"), seen
-    elif seen["kind"] == "killed" and seen["place"].startswith("slots.taken: ") and report == {}:
+    elif seen["kind"] == "killed" and seen["place"].startswith("slots.read_slots: ") and report == {}:
         assert seen["undone"] == [], seen  # who is killed is who would have answered, and nothing was made
     elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", *IN_MEMORY)):
         check_process(seen)

@@ -104,7 +104,7 @@ class Node:
     def processes(self) -> tuple[tuple[int, str], ...]:
         return leftovers.processes(self.settings)
 
-    def sweep(self) -> sweep.Swept:
+    def sweep(self) -> sweep.SweepReport:
         return sweep.sweep(
             self.settings, lambda _job, _start: False, lambda _job: False, Deadline.after(60.0), twice_s=0.0
         )
@@ -151,7 +151,7 @@ def test_a_start_that_has_not_happened_is_not_buried(node: Node) -> None:
     """Its key can be told before: the next start of a job that is queued."""
     node.forge(QUEUED)
     for _look in range(3):
-        assert node.sweep() == sweep.Swept()
+        assert node.sweep() == sweep.SweepReport()
     assert not start_lock.tombstone(node.settings, QUEUED).exists()
     start_lock.refuse_if_over(node.settings, QUEUED)
 

@@ -27,7 +27,7 @@ WITHOUT_VERBS = ("vhostuser",)
 """Kinds that are of use to guests without verbs, too."""
 
 
-def read_wishes(value: Value | None) -> tuple[pci.PciWish, ...]:
+def read_wishes(value: Value | None) -> tuple[pci.DeviceWish, ...]:
     """Return what each guest is to have.
 
     Args:
@@ -72,7 +72,7 @@ def find_faults(values: t.Mapping[str, Value | None], origin: str, policy: Polic
             yield KeyFault(KEY, f"{what}:{count}", f"{times}no host of this site has more than {most}", origin)
 
 
-def _objection(wish: pci.PciWish, classes: t.Sequence[pci.PciClass], guests: int) -> str:
+def _objection(wish: pci.DeviceWish, classes: t.Sequence[pci.PciClass], guests: int) -> str:
     if not classes:
         return "this site hands no devices to guests (pci_classes)"
     if not wish.is_address:
@@ -83,7 +83,7 @@ def _objection(wish: pci.PciWish, classes: t.Sequence[pci.PciClass], guests: int
     return "" if guests == 1 else f"{guests} guests on a host cannot have the same device: vms_per_node=1, or a class"
 
 
-def settle_region(choices: Choices) -> t.Iterator[KeyFault]:
+def resolve_region(choices: Choices) -> t.Iterator[KeyFault]:
     """Decide the size of the region that a job's guests on a host share, and yield what speaks against one.
 
     Args:
@@ -114,7 +114,7 @@ def settle_region(choices: Choices) -> t.Iterator[KeyFault]:
     values[REGION_SIZE] = region
 
 
-def settle_rdma(choices: Choices, verbs: str) -> t.Iterator[KeyFault]:
+def resolve_rdma(choices: Choices, verbs: str) -> t.Iterator[KeyFault]:
     """Name the kind of the RDMA device that guests get, and yield what speaks against one.
 
     Args:
@@ -140,7 +140,7 @@ def settle_rdma(choices: Choices, verbs: str) -> t.Iterator[KeyFault]:
         origins[RDMA] += f" ({policy.vrdma_kind})"
 
 
-def settle_networks(choices: Choices) -> t.Iterator[KeyFault]:
+def resolve_networks(choices: Choices) -> t.Iterator[KeyFault]:
     """Yield what speaks against further networks; OSv gives up those of the site's default without a word.
 
     Args:

@@ -309,9 +309,9 @@ class SubmitCall(t.Protocol):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without vsub's own words."""
+        """The arguments without those of vsub itself."""
 
-    def read_script(self, read_input: t.Callable[[], bytes]) -> Asked:
+    def read_script(self, read_input: t.Callable[[], bytes]) -> FrontJob:
         """Read the script, where it stands there by reading standard input to its end, with the options in it.
 
         Raises:
@@ -319,7 +319,7 @@ class SubmitCall(t.Protocol):
         """
 
 
-class Asked(t.Protocol):
+class FrontJob(t.Protocol):
     """What a user asks for: the call and the script together, as the batch system's command takes them."""
 
     @property

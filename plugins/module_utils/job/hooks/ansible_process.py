@@ -63,19 +63,19 @@ class PlaybookRunner:
         """Ansible's settings."""
         return self._run_dir / SETTINGS
 
-    def settled(self, text: str) -> bool:
+    def has_settings(self, text: str) -> bool:
         """Return whether these are the settings that are there."""
         with contextlib.suppress(OSError):
             return self.settings.read_text(encoding="utf-8") == text
         return False
 
-    def settle(self, text: str) -> None:
+    def apply_settings(self, text: str) -> None:
         """See to it that playbooks run with these settings.
 
         Raises:
             VTorqueError: they were not written.
         """
-        if not self.settled(text):
+        if not self.has_settings(text):
             files.write(self.settings, text)
 
     def run(self, call: PlaybookCall) -> int | None:
@@ -109,14 +109,14 @@ class PlaybookRunner:
         }
 
     def _tidy_ended(self) -> None:
-        """The same of all that have ended, whatever their numbers were."""
+        """Remove the temporary files of every Ansible that has ended, whatever its process id was."""
         for path in (self._run_dir / HOME).glob("ansible-local-*"):
             pid = path.name.removeprefix("ansible-local-")[:-8]
             if pid.isdigit() and not pathlib.Path("/proc", pid).exists():
                 shutil.rmtree(path, ignore_errors=True)
 
     def _tidy(self, pid: int) -> None:
-        """What Ansible would have removed itself: its temporary files, in a directory with its number."""
+        """Remove what Ansible would have removed itself: its temporary files, in a directory with its process id."""
         # the number, then eight letters and digits (tempfile.mkdtemp): exact, for playbooks of others run too
         for path in (self._run_dir / HOME).glob(f"ansible-local-{pid}{'?' * 8}"):
             shutil.rmtree(path, ignore_errors=True)

@@ -22,6 +22,7 @@ from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
 from ...wire.messages import NodePart
 from ...wire.node_answers import GuestConsole, GuestUse
+from ...wire.node_command import END_LEFTOVERS
 from ..batch import hook_call, job_snapshot
 from ..batch.hook_call import HookCall
 from ..batch.registry import open_hooks
@@ -33,7 +34,7 @@ from ..records import writer
 from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
 from ..records.transfer import delivery, transfer_format
-from ..request.value_types import written
+from ..request.value_types import encode_value
 from . import playbook, user_script
 from .live_log import log_wishes
 from .start import Places, Start
@@ -50,8 +51,6 @@ LEFTOVER_LENGTH = 2000
 
 EndLeftovers = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
 """Ends what the job left on this node itself (`plugin_utils/bridge/upkeep/leftover_processes.py`)."""
-END_LEFT = "--end-left"
-"""Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
 
 
 def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLeftovers | None = None) -> None:
@@ -93,7 +92,7 @@ def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLefto
 
 
 def _over(call: HookCall, numbers: set[int]) -> set[int]:
-    """Of a job's starts those that are over, by a call that may know its own: a later one may have begun here."""
+    """Return which of a job's starts are over, by a call that may name its own: a later one may have begun here."""
     return {number for number in numbers if call.start is None or number <= call.start}
 
 
@@ -193,7 +192,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         return
     try:
         job = job_snapshot.read_snapshot(start.job_id, start.directory)
-        script = user_script.asked(job, user_script.EPILOGUE)
+        script = user_script.requested_script(job, user_script.EPILOGUE)
     except VTorqueError as error:
         playbook.note(log, f"{user_script.EPILOGUE}: {error}", event_log.WARNING)
         return
@@ -254,7 +253,7 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
             known["name"] = job.name
             known.update({"alias": job.alias} if job.alias else {})
             if vm_job := vm_job_of(job):
-                known["request"] = {key: written(value) for key, value in sorted(vm_job.request.values.items())}
+                known["request"] = {key: encode_value(value) for key, value in sorted(vm_job.request.values.items())}
 
 
 def _add_use(known: dict[str, t.Any], start: Start) -> None:
@@ -320,5 +319,5 @@ def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
     with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as stdin:
         stdin.write(json.dumps(form.to_dict(part)).encode())
         stdin.seek(0)
-        command = [*start.places.node, END_LEFT, user, start.job_id, str(start.number)]
+        command = [*start.places.node, END_LEFTOVERS, user, start.job_id, str(start.number)]
         start_detached(command, stdin=stdin, stdout=log, stderr=log)

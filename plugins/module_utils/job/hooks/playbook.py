@@ -35,7 +35,7 @@ from ...wire import form
 from ...wire.messages import NodePart
 from ..config.parameters import Policy
 from .ansible_process import PlaybookCall, PlaybookRunner
-from .start import Places, Start, _disk_judged
+from .start import Places, Start, blame_disk
 
 LOG_TAIL = 1 << 16
 
@@ -51,7 +51,7 @@ def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
     Raises:
         NodeFault: the disk is full or broken.
     """
-    with _disk_judged(start.record_directory / layout.LOG):
+    with blame_disk(start.record_directory / layout.LOG):
         event_log.write(log, text)
 
 
@@ -88,7 +88,7 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, runner:
         **at_once,
     }
     own = pathlib.Path(policy.template_dir)
-    runner.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
+    runner.apply_settings(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
 def run_playbook(
@@ -153,7 +153,7 @@ def run_playbook(
 
 
 def _inventory_fault(log: pathlib.Path, begin: int) -> str:
-    """What the inventory found wrong, which only Ansible's own words tell."""
+    """Return what the inventory found wrong, which stands only in Ansible's output."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(begin, stream.seek(0, os.SEEK_END) - LOG_TAIL))

@@ -169,7 +169,7 @@ class Cache:
         return tuple(sorted(found, key=lambda one: one.used_at))
 
     @contextlib.contextmanager
-    def hold_copies(self) -> t.Iterator[None]:
+    def lock_copies(self) -> t.Iterator[None]:
         """Nothing is taken away from here meanwhile: what is found can be used until an overlay stands on it."""
         with self._use(fcntl.LOCK_SH):
             yield
@@ -260,7 +260,7 @@ class Cache:
             )
         with self._use(fcntl.LOCK_EX):
             self._drop_parts(except_for=self.part(image))
-            here = _held_bytes(self.part(image))
+            here = _used_bytes(self.part(image))
             in_use = self.in_use()
             copies = [one for one in self.copies() if one.image != image.name]
             may_go = [one for one in copies if one.image not in in_use]
@@ -315,7 +315,7 @@ def _standing_in(image: Image, directory: pathlib.Path) -> Image:
 
 
 def _copy(directory: pathlib.Path) -> Copy:
-    held, used_at = _held_bytes(directory), directory.stat().st_mtime
+    held, used_at = _used_bytes(directory), directory.stat().st_mtime
     try:
         verified = files_module.read_json(directory / VERIFIED)
     except (OSError, VTorqueError) as error:
@@ -355,7 +355,7 @@ def _note(directory: pathlib.Path, name: str, digests: t.Mapping[str, str]) -> N
     files_module.write(directory / VERIFIED, json.dumps(note), mode=0o444)
 
 
-def _held_bytes(directory: pathlib.Path) -> int:
+def _used_bytes(directory: pathlib.Path) -> int:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return sum(path.lstat().st_blocks * 512 for path in directory.iterdir())
     return 0

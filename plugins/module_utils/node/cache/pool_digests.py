@@ -21,17 +21,17 @@ def is_checked(image: Image, settings: NodeSettings) -> bool:
 
     Args:
         image: of the pool.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     return _mark(image, settings).exists()
 
 
 def note(image: Image, settings: NodeSettings) -> None:
-    """It was; what was remembered of another content of this name is forgotten.
+    """Note that an image was verified; what was noted of another content of this name is forgotten.
 
     Args:
         image: of the pool.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     mark = _mark(image, settings)
     files.make_directory(mark.parent)

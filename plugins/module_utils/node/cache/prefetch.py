@@ -23,7 +23,7 @@ def answer(order: ImageOrder, settings: NodeSettings) -> dict[str, t.Any]:
 
     Args:
         order: what is asked.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: it cannot be; says why.

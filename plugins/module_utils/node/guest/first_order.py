@@ -46,7 +46,7 @@ class GuestFileText:
 
     @property
     def digest(self) -> str:
-        """Of all of it."""
+        """Return a digest of the whole order."""
         return hashlib.sha256(f"{self.mode} {self.content}".encode()).hexdigest()
 
 

@@ -15,7 +15,7 @@ from ...system.clock import Deadline
 from ...time_budget import ADDITIONS_RESERVE_S
 from ..state.guest_file import GuestFile
 from ..state.settings import NodeSettings
-from .agent import Done, order_all
+from .agent import OrderResult, order_all
 from .join import channel_to, guests_of
 
 HAS = "additions"
@@ -35,7 +35,7 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must be done.
 
     Raises:
@@ -64,7 +64,7 @@ def format_additions_order(job_id: str, guest: GuestFile, settings: NodeSettings
     return f"{exports}exec {PROGRAM} {seconds}\n"
 
 
-def _fault(name: str, done: Done) -> VTorqueError:
+def _fault(name: str, done: OrderResult) -> VTorqueError:
     what = f"metadata in guest {name}"
     *before, last_line = [line for line in done.output.splitlines() if line.strip()] or [""]
     if done.status in LATE:

@@ -80,7 +80,7 @@ class Builder:
         self._lines = lines.LineReader()
         self._hearing, saying = os.pipe2(os.O_CLOEXEC)
         worker = os.getpid()
-        with signals.held_back():
+        with signals.delay_end_signals():
             self._pid = os.fork()
             if self._pid == 0:
                 _work(request, lock, saying, worker)
@@ -94,7 +94,7 @@ class Builder:
         return self._hearing
 
     @leaves_nothing
-    def hear(self) -> bool:
+    def read_output(self) -> bool:
         """Take in what it said; False when it has ended."""
         data = os.read(self._hearing, CHUNK)
         for line in self._lines.feed(data):
@@ -106,12 +106,12 @@ class Builder:
                 self.answer = message
         return bool(data)
 
-    def tell_to_end(self) -> None:
-        """It leaves what it made, and ends."""
+    def request_end(self) -> None:
+        """Have the builder end; what it has created stays."""
         os.kill(self._pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """With what it started; libvirt may keep it in a call that does not return."""
+        """Kill the builder and what it started; libvirt may keep it in a call that does not return."""
         os.killpg(self._pid, signal.SIGKILL)
 
     def reap(self) -> int:
@@ -165,7 +165,7 @@ def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int) -> dict[s
 def _lock(request: BuildRequest, lock: start_lock.Lock, saying: int) -> bool:
     """Hold the start alone, or share it with who made or makes its guests; True: alone."""
     settings = request.settings
-    with present_absent.disk_judged(settings):
+    with present_absent.blame_disk(settings):
         start_lock.refuse_if_over(settings, request.key)
         lines.send_line(saying, {"doing": "the wait for the lock of the start"})
         alone = lock.take_now()

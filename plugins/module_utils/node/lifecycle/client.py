@@ -25,7 +25,7 @@ from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from . import present_absent, worker
 from .builder import BuildRequest
-from .handover import Hold
+from .handover import CallerEnd
 
 CHUNK = 1 << 16
 
@@ -37,7 +37,7 @@ def request_guests(
     *,
     caller: int | None = None,
     tell: t.Sequence[str] = (),
-    hold: Hold | None = None,
+    hold: CallerEnd | None = None,
     cores: Cores = (),
     cpusets: tuple[str, ...] = (),
     follow: t.Sequence[str] = (),
@@ -47,7 +47,7 @@ def request_guests(
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         caller: the descriptor on which the answer will be written: when nobody reads it any more, that is a cancel.
         tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.
@@ -64,14 +64,14 @@ def request_guests(
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
     request = BuildRequest(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
-    holding = hold or Hold()
+    holding = hold or CallerEnd()
     try:
-        with signals.Noted() as noted:
+        with signals.SignalRecorder() as noted:
             pid, hearing = worker.begin(request)
             holding.take(hearing, deadline)
             answer, cancelled = _wait(request, pid, hearing, noted, caller)
         if answer is None:
-            _left_alone(request, pid)
+            _remove_after_kill(request, pid)
         data = json.loads(answer)
         if "guests" not in data:
             raise error_from_dict(data["error"])
@@ -82,13 +82,13 @@ def request_guests(
         holding.close()
         raise
     if hold is None:
-        holding.keep()
+        holding.keep_guests()
         holding.close()
     return found
 
 
 def _wait(
-    request: BuildRequest, pid: int, hearing: int, noted: signals.Noted, caller: int | None
+    request: BuildRequest, pid: int, hearing: int, noted: signals.SignalRecorder, caller: int | None
 ) -> tuple[bytes | None, bool]:
     """The worker's answer, None when it ended without one; and whether it was told to end."""
     poll = select.poll()
@@ -120,7 +120,7 @@ def _wait(
     )
 
 
-def _left_alone(request: BuildRequest, pid: int) -> t.NoReturn:
+def _remove_after_kill(request: BuildRequest, pid: int) -> t.NoReturn:
     """The worker was killed: what it made is nobody's."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)

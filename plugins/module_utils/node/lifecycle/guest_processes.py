@@ -53,7 +53,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
 
     Args:
         directory: of the start; holds one directory a guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         owner: the guests'.
     """
     guests = sorted(directory.iterdir()) if directory.is_dir() else []
@@ -61,7 +61,7 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
     for pid, key in leftovers.processes(settings):
         if key == directory.name:
             with contextlib.suppress(OSError):  # it ended meanwhile
-                _hold(pid, found)
+                _open_process(pid, found)
     for needed in found.values():
         for name, one in needed.items():
             if name != QEMU and one.process is None:
@@ -74,7 +74,7 @@ def processes_of(guest: pathlib.Path, settings: NodeSettings) -> tuple[int, tupl
 
     Args:
         guest: its directory.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: the processes cannot be looked at.
@@ -107,7 +107,7 @@ def confine(key: str, settings: NodeSettings, cores: Cores) -> None:
 
     Args:
         key: `layout.job_key` of the start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         cores: of this node.
 
     Raises:
@@ -125,7 +125,7 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     tags = [match[1] for match in map(LOG.fullmatch, names) if match]
     targets: dict[str, str] = {}
     with contextlib.suppress(VTorqueError):  # then the tag must do
-        targets = {mount.source: mount.target for mount in shares.plan(settings, owner).mounts}
+        targets = {mount.source: mount.target for mount in shares.plan_mounts(settings, owner).mounts}
     where = f"the virtiofsd of it on {settings.node_name} ended"
     found = {tag: Lifeline(f"its mount {targets.get(tag, tag)} is dead: {where}") for tag in tags}
     if user_disk.IMAGE_LOG in names:
@@ -133,7 +133,7 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     return found
 
 
-def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
+def _open_process(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     """Keep a descriptor of a process for whom it belongs to.
 
     Not by `open_process`: whose it is comes from the same look that would say whether it is meant, and no signal is

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ...effects import leaves_nothing
-from ...errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of, unjudged
+from ...errors import SiteFault, VTorqueError, broken_disk, disk_fault, files_of, unjudged
 from ...state import layout
 from ...state.layout import job_key
 from ...system import files
@@ -51,7 +51,7 @@ def ensure_guests(
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         step: hears what is done next, and may raise to end it.
         cores: the job's on this node; (): libvirt places the guests.
@@ -73,7 +73,7 @@ def ensure_guests(
         start_lock.refuse_if_over(settings, key)
         step(what)
 
-    with disk_judged(settings):
+    with blame_disk(settings):
         _remove_earlier_starts(part, settings, deadline, checked)
         _wait_for_memory(settings, deadline, checked)
         checked("libvirt")
@@ -123,7 +123,7 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: bounds the connection to libvirt.
 
     Raises:
@@ -139,7 +139,7 @@ def _living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[G
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
 
     Raises:
@@ -167,7 +167,7 @@ def absent(
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         bare: the plan says that this node stays bare for the start.
 
@@ -182,12 +182,12 @@ def absent(
     if is_bare(job_id, start, settings, planned=bare):
         removed: tuple[str, ...] = load_bare_host().absent(job_id, start, settings, deadline)
         return removed
-    with disk_judged(settings):
+    with blame_disk(settings):
         return end_start(
             settings,
             key,
             deadline,
-            lambda domains: _last_look(job_id, start, settings, domains),
+            lambda domains: remove_start(job_id, start, settings, domains),
             meanwhile=lambda: Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)),
         )
 
@@ -200,11 +200,6 @@ def is_bare(job_id: str, start: int, settings: NodeSettings, *, planned: bool = 
     """
     here = planned or (settings.bare_dir / job_key(job_id, start)).is_dir()
     return here and not settings.start_dir(job_id, start).is_dir()
-
-
-def _last_look(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
-    """Take away what whoever held the lock before us left."""
-    return remove_start(job_id, start, settings, domains)
 
 
 def remove_under_lock(
@@ -222,7 +217,7 @@ def remove_under_lock(
         NodeFault: libvirt does not answer, so that it is not known what is left.
         VTorqueError: something would not go.
     """
-    with disk_judged(settings):
+    with blame_disk(settings):
         if domains is not None:
             return remove_start(job_id, start, settings, domains)
         with Domains(settings.libvirt_uri) as opened:
@@ -276,8 +271,8 @@ def describe_leftovers(
 
 @contextlib.contextmanager
 @leaves_nothing
-def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
-    """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses.
+def blame_disk(settings: NodeSettings) -> t.Iterator[None]:
+    """Raise a full or broken local disk as this node's fault, and all else that the system refuses as what it is.
 
     Blame needs proof: an error that names a file is this disk's when the file is this node's own, and the site's when
     it is the pool's; of any other (a user's, one of a server that nobody thought of here) it proves nothing.  One that
@@ -292,12 +287,7 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
         if any(file.is_relative_to(settings.pool) for file in files):
             raise SiteFault(f"image pool {settings.pool}", str(judged), "see to the image pool") from error
         if (disk := broken_disk(error)) and (not files or _any_here(files, settings)):
-            raise NodeFault(
-                f"the disk of {settings.state_dir} on {settings.node_name}",
-                str(disk),
-                "free some space, or see to the disk",
-                cause="disk",
-            ) from error
+            raise disk_fault(f"the disk of {settings.state_dir} on {settings.node_name}", str(disk)) from error
         if isinstance(error, OSError):
             raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error
         raise

@@ -22,8 +22,9 @@ import traceback
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
-from ...state import event_log, layout
-from ...system import acl, files, fileserver_probe
+from ...state import event_log
+from ...state.job_log import open_job_log
+from ...system import fileserver_probe
 from ...system.clock import Deadline
 from ...system.process import signals
 from ...system.process.process_id import ProcessId
@@ -34,7 +35,7 @@ from ..state import start_lock
 from ..state.settings import NodeSettings
 from . import present_absent
 from .builder import Builder, BuildRequest, readable
-from .handover import Held
+from .handover import WorkerEnd
 from .monitor import GIVEN_UP, Watching
 
 
@@ -47,7 +48,7 @@ def begin(request: BuildRequest) -> tuple[int, int]:
         descriptor holds the guests (`handover.py`).
     """
     hearing, answering = (one.detach() for one in socket.socketpair())
-    with signals.held_back():
+    with signals.delay_end_signals():
         pid = os.fork()
         if pid == 0:
             _live(request, answering)
@@ -66,7 +67,7 @@ def _live(request: BuildRequest, answering: int) -> t.NoReturn:
             request.settings.log, program="worker", component="worker", job=part.job_id, job_level=part.log_level
         )
         signals.reset_signals()
-        noted = signals.Noted()  # for good: what was before it is the caller's
+        noted = signals.SignalRecorder()  # for good: what was before it is the caller's
         signals.unblock_signals()
         _Worker(request, noted, answering).run()
     except BaseException:  # nobody above us would say it
@@ -80,7 +81,9 @@ def _own_descriptors(request: BuildRequest, answering: int) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     log_descriptor = nothing
     with contextlib.suppress(OSError, VTorqueError):
-        log_descriptor = _log(request)
+        part = request.part
+        directory = request.settings.record_dir(part.job_id, part.start)
+        log_descriptor = open_job_log(directory, part.owner.uid)
     answer_descriptor = os.dup(answering)
     for number, source in enumerate((nothing, log_descriptor, log_descriptor)):
         os.dup2(source, number)
@@ -90,19 +93,10 @@ def _own_descriptors(request: BuildRequest, answering: int) -> int:
     return 3
 
 
-def _log(request: BuildRequest) -> int:
-    """The job's log on this node, to be added to; a sister has none before us."""
-    owner, directory = request.part.owner.uid, request.settings.record_dir(request.part.job_id, request.part.start)
-    files.make_record_directory(directory, owner)
-    log = os.open(directory / layout.LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    acl.let_read(log, owner)
-    return log
-
-
 @dataclasses.dataclass
 class _Worker:
     request: BuildRequest
-    noted: signals.Noted
+    noted: signals.SignalRecorder
     answering: int
 
     @property
@@ -111,7 +105,7 @@ class _Worker:
 
     def run(self) -> None:
         try:
-            with present_absent.disk_judged(self.settings):
+            with present_absent.blame_disk(self.settings):
                 lock = start_lock.Lock(start_lock.start_lock(self.settings, self.request.key))
                 over = start_lock.OverWatch(self.settings, self.request.key)
         except VTorqueError as error:
@@ -129,7 +123,7 @@ class _Worker:
                 if self._answer(builder.answer) or self.request.arrival is not None:
                     if builder.ours:
                         part = self.request.part
-                        self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
+                        self._stay(lock, over, WorkerEnd(self.answering, part.job_id, part.start, self.settings))
                     return
                 why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
             if builder.ours:
@@ -150,7 +144,7 @@ class _Worker:
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
             heard = readable((builder.fileno(), *others), max(0.0, wake_at - time.monotonic()))
-            alive = builder.fileno() not in heard or builder.hear()
+            alive = builder.fileno() not in heard or builder.read_output()
             while builder.steps:
                 log(builder.steps.pop(0), event_log.DEBUG, "builder")
             if not alive:
@@ -160,7 +154,7 @@ class _Worker:
                 if why is not None:
                     if builder.ours:
                         self._bury()
-                    builder.tell_to_end()
+                    builder.request_end()
                     wake_at = time.monotonic() + BUILDER_GRACE_S
             elif time.monotonic() >= wake_at:
                 builder.kill()
@@ -196,7 +190,7 @@ class _Worker:
         """
         try:
             lock.take(self.settings, Deadline.after(LOCK_SHARE_S), shared=True)
-        except start_lock.HeldTooLong:
+        except start_lock.LockTimeout:
             return False
         return lock.current()
 
@@ -232,7 +226,7 @@ class _Worker:
 
     # -- while the job runs
 
-    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: Held) -> None:
+    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: WorkerEnd) -> None:
         """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
         gc.freeze()  # what came from the caller stays as it is, and shared
         gc.enable()  # the caller may have done without, for as long as it lives

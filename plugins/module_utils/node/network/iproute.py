@@ -15,7 +15,7 @@ import typing as t
 from ...errors import NodeFault, VTorqueError
 from ...system.clock import Deadline
 from ...time_budget import ADDRESSES_ANSWER_S
-from ..system.tool import ask_tool
+from ..system.tool import run_tool
 
 _NONE_THERE = "RTNETLINK answers: No such file or directory"
 
@@ -78,7 +78,7 @@ def _read_rows(arguments: t.Sequence[str], deadline: Deadline) -> list[dict[str,
 
 def _run(arguments: t.Sequence[str], deadline: Deadline) -> subprocess.CompletedProcess[str]:
     try:
-        return ask_tool(["ip", *arguments], deadline.left_s(ADDRESSES_ANSWER_S))
+        return run_tool(["ip", *arguments], deadline.left_s(ADDRESSES_ANSWER_S))
     except subprocess.TimeoutExpired as error:
         raise _failure(arguments, f"gave no answer within {error.timeout:.1f} s") from error
     except OSError as error:

@@ -121,7 +121,7 @@ def remove_leftovers(pool: pathlib.Path) -> None:
                 lock.close()
 
 
-def settle(path: pathlib.Path) -> None:
+def sync_path(path: pathlib.Path) -> None:
     """Have the system write a file or directory down.
 
     Args:

@@ -82,7 +82,7 @@ def list_leftovers_without_libvirt(settings: NodeSettings) -> tuple[Leftover, ..
         NodeFault: a directory of this node cannot be read.
         VTorqueError: the processes cannot be looked at.
     """
-    owners = slots.taken(settings)
+    owners = slots.read_slots(settings)
     found = [Leftover("slot", str(slot), owner.partition("/")[0]) for slot, owner in owners.items()]
     devices = (*leases.read_leases(settings), *host_devices.find_lost(settings))
     found += [Leftover("device", lease.device, lease.key) for lease in devices]
@@ -98,7 +98,7 @@ def list_leftovers_without_libvirt(settings: NodeSettings) -> tuple[Leftover, ..
         owner = owners.get(settings.slot_of(device.name) or 0, "")
         found.append(Leftover("network device", device.name, owner.partition("/")[0]))
     try:
-        for name in nft_rules.held(settings):
+        for name in nft_rules.list_confined_devices(settings):
             found.append(Leftover("network rules", name, owners.get(settings.slot_of(name) or 0, "").partition("/")[0]))
     except NodeFault as error:
         found.append(Leftover("network rules", f"unknown: {error}", ""))
@@ -124,7 +124,7 @@ def processes(settings: NodeSettings) -> tuple[tuple[int, str], ...]:
         NodeFault: a directory of this node cannot be read.
         VTorqueError: this process has no descriptor or memory left to look with.
     """
-    known = _Known(qemu_user.load_uids(settings), _guests_here(settings))
+    known = _ProcessOwners(qemu_user.load_uids(settings), _guests_here(settings))
     found = []
     for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
@@ -153,7 +153,7 @@ class _Guest:
 
 
 @frozen
-class _Known:
+class _ProcessOwners:
     """Who may have processes of guests.
 
     Attributes:
@@ -171,7 +171,7 @@ class _Known:
         return uids - {None}
 
 
-def _key_of(process: pathlib.Path, uid: int | None, known: _Known, guests_dir: pathlib.Path) -> str:
+def _key_of(process: pathlib.Path, uid: int | None, known: _ProcessOwners, guests_dir: pathlib.Path) -> str:
     """The key of the start whose guest's a process is; "" when it is none's, or that is not proved."""
     arguments = (process / "cmdline").read_bytes().decode("utf-8", "replace")
     named = re.search(re.escape(f"{guests_dir}/") + r"([^/\0]+)/([^/\0]+)", arguments)
@@ -242,7 +242,7 @@ def _has_open(process: pathlib.Path, directory: str, file: str) -> bool:
     return False
 
 
-def _belongs(pid: int, key: str, known: _Known, guests_dir: pathlib.Path) -> bool:
+def _belongs(pid: int, key: str, known: _ProcessOwners, guests_dir: pathlib.Path) -> bool:
     """Return whether a process is of this start."""
     process = PROC / str(pid)
     uid = _uid(process)
@@ -254,12 +254,12 @@ def end_servers(guest: pathlib.Path, settings: NodeSettings) -> None:
 
     Args:
         guest: its directory.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: what runs on this node cannot be seen.
     """
-    key, known = guest.parent.name, _Known(qemu_user.load_uids(settings), _guests_here(settings))
+    key, known = guest.parent.name, _ProcessOwners(qemu_user.load_uids(settings), _guests_here(settings))
     begins = tuple(f"{name}:{guest}/".encode() for name in (virtiofsd.NAME, user_disk.NAME))
     with contextlib.ExitStack() as handles:
         killed: list[ProcessHandle] = []
@@ -281,7 +281,7 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     them hold up the removal, and keep a place for a guest.
 
     Returns:
-        The processes that were told to end; has it?
+        The processes that got the signal, and whether each has ended.
 
     Raises:
         NodeFault: a qemu did not end, which still writes into its disk.
@@ -289,7 +289,7 @@ def end_processes(settings: NodeSettings, key: str) -> dict[int, bool]:
     signalled: dict[int, bool] = {}
     with contextlib.ExitStack() as handles:
         killed: list[ProcessHandle] = []
-        known = _Known(qemu_user.load_uids(settings), _guests_here(settings))
+        known = _ProcessOwners(qemu_user.load_uids(settings), _guests_here(settings))
         users = {guest.owner_uid for (start, _name), guest in known.guests.items() if start == key} - known.qemu_uids
         mine = [pid for pid, owner in processes(settings) if owner == key]
         # the user may have more of theirs than we may have descriptors: first what they cannot have made

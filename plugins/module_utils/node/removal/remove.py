@@ -37,7 +37,7 @@ def remove_start(job_id: str, start: int, settings: NodeSettings, domains: Domai
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
 
     Returns:
@@ -82,7 +82,7 @@ def remove_start(job_id: str, start: int, settings: NodeSettings, domains: Domai
         # without a bridge there is nothing to forget
         with contextlib.suppress(NodeFault):
             addresses.flush(macs, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
-    mine = [slot for slot, holder in slots.taken(settings).items() if holder.partition("/")[0] == key]
+    mine = [slot for slot, holder in slots.read_slots(settings).items() if holder.partition("/")[0] == key]
     for slot in mine:
         settings.agent_socket(slot).unlink(missing_ok=True)
     taps = [device for slot in mine for device in settings.tap_names(slot)]

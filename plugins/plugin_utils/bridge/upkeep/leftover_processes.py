@@ -118,7 +118,7 @@ def _end(
         marks = Marks(job_id, pwd.getpwnam(user).pw_uid, session, shell, over_ticks)
     except KeyError:
         return
-    there = job_processes.look(marks)
+    there = job_processes.list_processes(marks)
     ours = [seen for seen in there if seen.ours]
     if ours:
         why = _why_not(job_id, directory, policy, node, hook_until)

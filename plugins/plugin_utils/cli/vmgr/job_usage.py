@@ -155,7 +155,7 @@ def draw(uses: t.Sequence[Use], *, plain: bool) -> list[str]:
         cells = round(use.share * BAR_CELLS)
         drawn = full * cells + empty * (BAR_CELLS - cells)
         label = use.guest if use.guest != guest else ""
-        lines.append(f"{label:{width}}  {use.kind:6}  {drawn}  {use.share * 100:3.0f} % of {_given(use)}")
+        lines.append(f"{label:{width}}  {use.kind:6}  {drawn}  {use.share * 100:3.0f} % of {_format_given(use)}")
         guest = use.guest
     left_out = len({use.guest for use in uses}) - len({use.guest for use in chosen})
     if left_out:
@@ -186,7 +186,7 @@ def format_joules(joules: float) -> str:
     return f"{joules:.0f} J"
 
 
-def _given(use: Use) -> str:
+def _format_given(use: Use) -> str:
     if use.kind == "waits":
         return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} waited for a core on average"
     if use.kind == "vcpus":

@@ -127,7 +127,7 @@ class Call:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsub itself."""
         return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> Job:
@@ -157,7 +157,7 @@ class Job:
     Attributes:
         arguments: of the call.
         script: with its directives.
-        piped: did the script come on standard input?
+        piped: whether the script came on standard input.
     """
 
     arguments: Arguments
@@ -258,7 +258,7 @@ class Job:
         return self._command_call(self.arguments.argv, None)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; the request is in the site's resource; see `Asked.submission`.
+        """Return what qsub gets, and what was raised; the request is in the site's resource; see `FrontJob.submission`.
 
         Raises:
             UserFault: the request does not fit.

@@ -20,7 +20,7 @@ COMING = ".coming."
 """What a directory is called before it is whole."""
 
 
-class NeverTaken(VTorqueError):
+class RecordRejected(VTorqueError):
     """This record will not be taken, however often it comes."""
 
 
@@ -36,7 +36,7 @@ def add(parcel: Parcel, owner_uid: int, state_dir: pathlib.Path = layout.STATE_D
         False: this very record is here already, and nothing was changed.
 
     Raises:
-        NeverTaken: another record of this start is here; it stays as it is.
+        RecordRejected: another record of this start is here; it stays as it is.
         VTorqueError: it was not written, and nothing of it is left.
     """
     place = state_dir / "records"
@@ -92,7 +92,7 @@ def _is_same(there: pathlib.Path, parcel: Parcel) -> bool:
     with os.fdopen(fd, "rb") as stream:
         if stream.read(len(parcel.files[layout.RECORD]) + 1) == parcel.files[layout.RECORD]:
             return True
-    raise NeverTaken(what, "another record of it is kept here, and stays", f"compare {there} with the node's")
+    raise RecordRejected(what, "another record of it is kept here, and stays", f"compare {there} with the node's")
 
 
 def _to_disk(directory: pathlib.Path, *names: str) -> None:

@@ -20,6 +20,7 @@ from ....state import delivery_queue, event_log, layout
 from ....system import clock
 from ....system.process.environment import TOOL_ENVIRONMENT
 from ....text import printable
+from ....wire.node_command import program_path
 from ....wire.ssh_options import root_arguments
 from ...batch.host_match import same_host
 from ...config.parameters import Policy
@@ -53,7 +54,7 @@ class Delivery:
     message: str
 
     @property
-    def taken(self) -> bool:
+    def is_delivered(self) -> bool:
         """Return whether the front end has it."""
         return self.outcome == TAKEN
 
@@ -113,7 +114,7 @@ def _try(
 ) -> tuple[str, str]:
     try:
         with subprocess.Popen(
-            [*ssh, *root_arguments(host, policy.ssh_timeout), f"{policy.prefix}/bin/{PROGRAM}"],
+            [*ssh, *root_arguments(host, policy.ssh_timeout), str(program_path(PROGRAM, policy.prefix))],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -138,10 +139,10 @@ def _talk(process: subprocess.Popen[bytes], job_id: str, start: int, whole: t.Bi
     """What the other end complained of, when it has ended."""
     stdin = t.cast("t.IO[bytes]", process.stdin)
     with contextlib.suppress(BrokenPipeError):  # its complaint says why
-        os.write(stdin.fileno(), transfer_format.announced(job_id, start))
+        os.write(stdin.fileno(), transfer_format.format_announcement(job_id, start))
     whole.read()
     parcel = transfer_format.pack(job_id, start, state_dir / "records" / layout.job_key(job_id, start))
-    _nothing, complaint = process.communicate(transfer_format.written(parcel), timeout=SEND_S)
+    _nothing, complaint = process.communicate(transfer_format.format_parcel(parcel), timeout=SEND_S)
     return printable(complaint.decode(errors="replace").strip().replace("\n", " "))[:500]
 
 

@@ -118,13 +118,13 @@ def _end_of(path: pathlib.Path, limit: int) -> bytes:
         return stream.read(limit)
 
 
-def announced(job_id: str, start: int) -> bytes:
-    """The announcement as it goes over the wire."""
+def format_announcement(job_id: str, start: int) -> bytes:
+    """Return the announcement as it goes over the wire."""
     return _line({"version": VERSION, "job_id": job_id, "start": start})
 
 
-def written(parcel: Parcel) -> bytes:
-    """The parcel as it goes over the wire, after its announcement."""
+def format_parcel(parcel: Parcel) -> bytes:
+    """Return the parcel as it goes over the wire, after its announcement."""
     sizes = [[name, len(content)] for name, content in parcel.files.items()]
     return _line({"files": sizes}) + b"".join(parcel.files.values())
 

@@ -339,7 +339,7 @@ class Node:
         self.seeds.append(report)
         return {"user-data": "#cloud-config\n"}
 
-    def wait(self, waiting: t.Sequence[readiness.Awaited], *_more: object, **_options: object) -> dict[str, str]:
+    def wait(self, waiting: t.Sequence[readiness.AwaitedGuest], *_more: object, **_options: object) -> dict[str, str]:
         return {guest.name: f"10.77.0.{100 + number}" for number, guest in enumerate(waiting)}
 
     @staticmethod
@@ -375,7 +375,7 @@ class Node:
     @property
     def worker(self) -> int:
         """The process that holds the lock of the start."""
-        assert start_lock.is_held(self.lock)
+        assert start_lock.is_locked(self.lock)
         return int(self.lock.read_text().split()[0])
 
     @property
@@ -464,6 +464,6 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[
     yield here
     # a worker that a test left is nobody's
     for lock in (tmp_path / "run/locks").glob("*"):
-        if lock.name not in ("disk", "slots") and start_lock.is_held(lock):
+        if lock.name not in ("disk", "slots") and start_lock.is_locked(lock):
             with contextlib.suppress(IndexError, OSError):  # it ends by itself, perhaps before it has signed
                 os.kill(int(lock.read_text().split()[0]), signal.SIGKILL)

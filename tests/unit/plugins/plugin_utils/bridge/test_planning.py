@@ -149,7 +149,7 @@ class Site:
 def test_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
     """The hook has the server's word itself, and the playbook what the hook has kept of it."""
     first = site.digest
-    job_snapshot.keep(site.job, site.place)
+    job_snapshot.save_snapshot(site.job, site.place)
     stored = job_snapshot.read_snapshot(site.job.job_id, site.place)
     assert stored is not None
     site.job, site.policy = stored, Policy(**vars(site.policy))

@@ -75,7 +75,7 @@ def test_preloaded_player_plays_the_same_as_a_later_one(world: t.Any, tmp_path: 
     with world() as runner:
         if early:
             runner.begin()
-        runner.settle("[defaults]\n")
+        runner.apply_settings("[defaults]\n")
         assert play(runner, tmp_path) == (7, "-i source 12.5\n")
     assert begun(tmp_path) == 1
     settings, temporary = (tmp_path / "begun").read_text().split()
@@ -88,7 +88,7 @@ def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: 
     (tmp_path / "run/ansible.cfg").write_text("[old]\n")
     with world() as runner:
         runner.begin()
-        runner.settle("[new]\n")
+        runner.apply_settings("[new]\n")
         assert play(runner, tmp_path)[0] == 7
     assert (tmp_path / "run/ansible.cfg").read_text() == "[new]\n"
 
@@ -99,7 +99,7 @@ def test_settings_are_read_once(world: t.Any, tmp_path: pathlib.Path, opened: t.
     with world() as runner:
         if early:
             runner.begin()
-        runner.settle("[defaults]\n")
+        runner.apply_settings("[defaults]\n")
         assert opened(tmp_path / "run/ansible.cfg") == 1
 
 
@@ -107,7 +107,7 @@ def test_without_settings_nothing_is_begun_early(world: t.Any, tmp_path: pathlib
     """The first job after a boot: Ansible would load with settings that are none of ours."""
     with world() as runner:
         runner.begin()
-        runner.settle("[new]\n")
+        runner.apply_settings("[new]\n")
         assert play(runner, tmp_path)[0] == 7
     assert begun(tmp_path) == 1
 

@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions im
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.node_connection import (
     NodeCall,
     Reply,
-    hear_all,
+    read_replies,
 )
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip()[::-1], flush=True)"
@@ -42,30 +42,30 @@ def replies(calls: t.Sequence[NodeCall], timeout_s: float = PATIENCE_S, **more: 
             raise VTorqueError(node, f"status {reply.status}: {reply.complaint.decode()}")
         heard[node] = reply
 
-    return heard, hear_all(calls, read, Deadline.after(timeout_s), **more)
+    return heard, read_replies(calls, read, Deadline.after(timeout_s), **more)
 
 
 def test_each_is_asked_and_heard_again_and_again(call: t.Any) -> None:
     calls = [call(f"n{number}", ECHO) for number in range(5)]
     for one in calls:
-        one.ask(one.node.encode())
+        one.send_request(one.node.encode())
     heard, errors = replies(calls)
     assert errors == {}
     assert {node: reply.output for node, reply in heard.items()} == {f"n{n}": b"%dn" % n for n in range(5)}
     for one in calls:
-        one.say(b"abc")
+        one.send_line(b"abc")
     assert {reply.output for reply in replies(calls)[0].values()} == {b"cba"}
 
 
 def test_program_that_ends_tells_its_status_and_its_last_words(call: t.Any) -> None:
     one = call("n1", "import sys; sys.stderr.write('trouble'); sys.exit(7)")
-    one.ask(b"abc")
+    one.send_request(b"abc")
     assert str(replies([one])[1]["n1"]) == "n1: status 7: trouble"
 
 
 def test_a_line_without_an_end_is_read_to_its_limit(call: t.Any) -> None:
     one = call("n1", "print('x' * (1 << 22), end='', flush=True); input()")
-    one.ask(b"abc")
+    one.send_request(b"abc")
     heard, errors = replies([one])
     assert errors == {}
     assert len(heard["n1"].output) == node_connection.LIMIT
@@ -74,7 +74,7 @@ def test_a_line_without_an_end_is_read_to_its_limit(call: t.Any) -> None:
 def test_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
     """Each piece is looked at once: with all that came before, it was a minute of the mother superior's processor."""
     one = call("n1", "import os; [os.write(1, b'x') for _ in range(1 << 18)]; os.write(1, b'\\n'); input()")
-    one.ask(b"abc")
+    one.send_request(b"abc")
     heard, errors = replies([one])
     assert errors == {}
     assert heard["n1"].output == b"x" * (1 << 18)
@@ -82,9 +82,9 @@ def test_answer_in_a_million_pieces_is_read_as_any(call: t.Any) -> None:
 
 def test_node_reply_of_two_lines_is_two_answers(call: t.Any) -> None:
     one = call("n1", "print('first\\nsecond', flush=True); input(); input(); print('third', flush=True); input()")
-    one.ask(b"abc")
+    one.send_request(b"abc")
     heard = [replies([one])[0]["n1"].output]
-    one.say(b"def")
+    one.send_line(b"def")
     heard.append(replies([one])[0]["n1"].output)
     assert heard == [b"first", b"second"]
 
@@ -95,7 +95,7 @@ FLOOD = "import os, sys\nsys.stdin.readline()\nfor _ in range(50): os.write(2, b
 @pytest.mark.parametrize("rest", ["", "\nprint('answer', flush=True); input()"])
 def test_another_node_that_complains_without_end_fills_no_memory(rest: str) -> None:
     with NodeCall("n1", [sys.executable, "-c", FLOOD + rest], far=True) as one:
-        one.ask(b"abc")
+        one.send_request(b"abc")
         heard, errors = replies([one])
         assert os.fstat(one._complaint).st_size <= 1 << 20
     assert heard == {}
@@ -104,27 +104,27 @@ def test_another_node_that_complains_without_end_fills_no_memory(rest: str) -> N
 
 def test_our_own_program_writes_files_of_any_size() -> None:
     with NodeCall("n1", [sys.executable, "-c", FLOOD + "\nprint('answer', flush=True)"]) as one:
-        one.ask(b"abc")
+        one.send_request(b"abc")
         assert replies([one])[0]["n1"].output == b"answer"
 
 
 def test_late_node_is_named_when_none_failed(call: t.Any) -> None:
     calls = [call("n1", ECHO), call("n2", SILENT)]
     for one in calls:
-        one.ask(b"abc")
+        one.send_request(b"abc")
     assert str(replies(calls, 3.0)[1]["n2"]) == "vtorque-node on n2: gave no answer in time"
 
 
 def test_failure_of_one_node_leaves_the_others_time_and_blames_none(call: t.Any) -> None:
     calls = [call("n1", "import sys; sys.exit(3)"), call("n2", SILENT)]
     for one in calls:
-        one.ask(b"abc")
+        one.send_request(b"abc")
     assert list(replies(calls, patience_s=0.1)[1]) == ["n1"]
 
 
 def test_hanging_up_ends_a_program_that_is_at_work(call: t.Any) -> None:
     one = call("n1", "import time\nwhile True: time.sleep(60)")
-    one.ask(b"abc")
+    one.send_request(b"abc")
     one.hang_up()
     assert one._process.wait(PATIENCE_S) == -9
     one.hang_up()
@@ -132,7 +132,7 @@ def test_hanging_up_ends_a_program_that_is_at_work(call: t.Any) -> None:
 
 def test_program_that_has_answered_ends_by_itself(call: t.Any) -> None:
     one = call("n1", f"{ECHO}\nsys.exit(5)")
-    one.ask(b"abc")
+    one.send_request(b"abc")
     assert replies([one])[1] == {}
     one.hang_up()
     assert one._process.wait(PATIENCE_S) == 5

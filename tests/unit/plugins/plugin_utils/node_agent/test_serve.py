@@ -69,7 +69,7 @@ JOB = BatchJob(
 
 @dataclasses.dataclass
 class World:
-    """What the node would find: the server's word, and what the rooms below do."""
+    """What the node would find: the server's word, and what the packages below do."""
 
     job: BatchJob | VTorqueError = JOB
     error: Exception | None = None
@@ -150,7 +150,7 @@ def test_saved_answer_serves_the_nodes_own_root_alone(
     """By the node's own root; a caller from elsewhere is held against the server's word of now."""
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
-    job_snapshot.keep(JOB, directory)
+    job_snapshot.save_snapshot(JOB, directory)
     real = node_settings.settings_of
     monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     world.environment = {"SSH_CONNECTION": connection} if connection else {}
@@ -388,7 +388,7 @@ def test_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
     def full(*_words: object, **_how: object) -> t.NoReturn:
         raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(authorize.superior, "keep", full)
+    monkeypatch.setattr(authorize.mother_superior, "save_superior", full)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     error = world.ask(PART)["error"]
     assert (error["fault"], error["cause"]) == ("node", "disk")
@@ -424,7 +424,7 @@ def begin(*_words, **_more):
     print(json.dumps([before == [*preload.NEEDED, *wanted], missing(), not set(others) & set(sys.modules)]))
     return ()
 import types
-handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
+handlers.authorize_part = lambda *_words: types.SimpleNamespace(superior="", job=None)
 handlers.client.request_guests = begin
 wanted, others = preload.OF_BOOTS, preload.OF_WARM_STARTS
 if {warm}:
@@ -647,7 +647,7 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
     (directory / "ready.json").write_text("{}")
-    job_snapshot.keep(JOB, directory)
+    job_snapshot.save_snapshot(JOB, directory)
     real = node_settings.settings_of
     monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     assert world.asked == []
@@ -688,7 +688,7 @@ def test_loss_report_of_a_foreign_node_ends_no_job(
 
 
 def test_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
-    job_snapshot.keep(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
+    job_snapshot.save_snapshot(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
 
 

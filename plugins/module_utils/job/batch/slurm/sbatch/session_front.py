@@ -107,7 +107,7 @@ class Job(front.Job):
         return CommandCall(self.call.argv)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
-        """Return what salloc gets; the request goes into the job's comment; see `Asked.submission`.
+        """Return what salloc gets; the request goes into the job's comment; see `FrontJob.submission`.
 
         Raises:
             UserFault: as of `front.Job.submission`.
@@ -120,4 +120,4 @@ class Job(front.Job):
             f"{policy.prefix_nodes}/bin/vtorque-shell",
         )
         command = (job_shell.COMMAND, *self.call.operands) if self.call.operands else ()
-        return CommandCall((*self.asked_words(request, need, policy), *step, *command)), ()
+        return CommandCall((*self.job_options(request, need, policy), *step, *command)), ()

@@ -17,7 +17,7 @@ from ....request.value_types import KeyFault, format_value, nearest
 from . import directives, script_text, variable_list
 from .arguments import VM, Arguments
 from .directives import Script
-from .node_request import count_hosts, object_to_sizes, raise_sizes, read_nodes_asked
+from .node_request import count_hosts, object_to_sizes, raise_sizes, read_node_request
 from .options import Options
 
 if t.TYPE_CHECKING:
@@ -99,7 +99,7 @@ class QsubCall:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsub itself."""
         return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> QsubJob:
@@ -131,7 +131,7 @@ class QsubJob:
     Attributes:
         options: of both.
         prefix: what the environment says for the beginning of directives; None: nothing.
-        piped: did the script come on standard input?
+        piped: whether the script came on standard input.
     """
 
     options: Options
@@ -177,7 +177,7 @@ class QsubJob:
     @property
     def hosts(self) -> int:
         """How many hosts the job asks for."""
-        return count_hosts(read_nodes_asked(self.options, []))
+        return count_hosts(read_node_request(self.options, []))
 
     @property
     def source(self) -> tuple[bytes, str]:
@@ -247,7 +247,7 @@ class QsubJob:
     def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
         """What of `-l nodes` and `-l mem` cannot be read, or is more than a node has."""
         faults: list[KeyFault] = []
-        nodes = read_nodes_asked(self.options, faults)
+        nodes = read_node_request(self.options, faults)
         yield from faults
         yield from object_to_sizes(self.options, nodes, known)
 
@@ -256,10 +256,13 @@ class QsubJob:
         return self._command_call(self.options.arguments, None)
 
     def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; the request is the attribute `x`; see `Asked.submission`."""
-        options, notices = raise_sizes(self.options, read_nodes_asked(self.options, []), need, policy)
+        """Return what qsub gets, and what was raised; the request is the attribute `x`; see `FrontJob.submission`."""
+        options, notices = raise_sizes(self.options, read_node_request(self.options, []), need, policy)
         neutral = self.script.neutral if self.script.vm_texts else None
-        return self._command_call(_ours(options, request, policy), neutral), (*notices, *self._working_directory())
+        return self._command_call(_vm_arguments(options, request, policy), neutral), (
+            *notices,
+            *self._working_directory(),
+        )
 
     def _working_directory(self) -> t.Iterator[str]:
         """A word where PBS_O_WORKDIR will not be the directory that it should be."""
@@ -287,7 +290,7 @@ class QsubJob:
         return CommandCall(arguments.argv, neutral, at, name, note, refusal)
 
 
-def _ours(options: Options, request: Request, policy: Policy) -> Arguments:
+def _vm_arguments(options: Options, request: Request, policy: Policy) -> Arguments:
     """The arguments of qsub: the user's, and what makes a VM job of it."""
     other = options.resource("other")
     marks = other[0].split("+") if other and other[0] else []

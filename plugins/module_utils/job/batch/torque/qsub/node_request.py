@@ -20,7 +20,7 @@ if t.TYPE_CHECKING:
     from ....request.demand import Demand, NodeSize
 
 
-def read_nodes_asked(asked: Options, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
+def read_node_request(asked: Options, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
     """The node request, `1` when there is none."""
     found = asked.resource("nodes")
     if found is None:

@@ -203,7 +203,7 @@ def test_output_and_status_come_from_the_console_alone(guest: Guest) -> None:
 def test_stop_of_the_shell_rings_and_the_program_goes_on(guest: Guest) -> None:
     """Root asks the batch server then, whether the job is suspended."""
     shell_message.offer(guest.directory, os.getuid())
-    bell = shell_message.Bell(guest.directory)
+    bell = shell_message.NotificationFifo(guest.directory)
 
     def says(token: str, _thread: str, console: socket.socket) -> None:
         os.kill(os.getpid(), signal.SIGTSTP)

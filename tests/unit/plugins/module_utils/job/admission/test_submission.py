@@ -194,7 +194,7 @@ def test_files_of_the_site_travel_as_if_the_user_had_named_them(tmp_path: pathli
     done = prepared([], SITE_FILES, str(tmp_path), disk=looked.append)
     assert sent(done).values == {"metadata": "/etc/more.yml"}
     assert set(sent(done).digests) == {"metadata"}
-    assert (done.resolved.word("metadata"), done.resolved.origins["metadata"]) == ("/etc/more.yml", "site default")
+    assert (done.resolved.text("metadata"), done.resolved.origins["metadata"]) == ("/etc/more.yml", "site default")
     (tmp_path / "data.img").touch()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/pre").symlink_to("gone")

@@ -61,7 +61,7 @@ def settings(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> NodeSet
 
     for room in (present_absent, sweep):
         monkeypatch.setattr(room, "Domains", no_libvirt)
-    monkeypatch.setattr(sshd, "look", lambda *_words: BareHost("192.0.2.12", HOST_KEY))
+    monkeypatch.setattr(sshd, "check_sshd", lambda *_words: BareHost("192.0.2.12", HOST_KEY))
     return NodeSettings("cn2", 2, state_dir=tmp_path / "state", run_dir=tmp_path / "run", template_dir=None)
 
 
@@ -196,7 +196,7 @@ def test_sshd_that_is_not_made_for_it_leaves_nothing(settings: NodeSettings, mon
     def look(*_words: object) -> t.NoReturn:
         raise SiteFault("sshd of cn2 takes no keys of jobs")
 
-    monkeypatch.setattr(sshd, "look", look)
+    monkeypatch.setattr(sshd, "check_sshd", look)
     with pytest.raises(SiteFault):
         bare_host.ensure_bare_host(part(), settings, soon())
     assert files(settings) == []

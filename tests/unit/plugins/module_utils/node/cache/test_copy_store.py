@@ -301,7 +301,7 @@ def test_copy_is_not_removed_while_an_overlay_is_created(settings: NodeSettings)
     add(settings.pool, "other@1")
     cache = fetched(settings, "other@1")
     hearing, saying = os.pipe()
-    with cache.hold_copies():
+    with cache.lock_copies():
         if (pid := os.fork()) == 0:
             os.write(saying, b"begun")
             cache_of(settings).remove("other@1")

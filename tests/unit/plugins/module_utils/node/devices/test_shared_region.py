@@ -305,7 +305,7 @@ def test_region_without_a_lease_is_told_and_strangers_files_are_not(sharing: Nod
         path.write_bytes(b"")
         os.chown(path, owner, owner)
     (place / "sem.other").write_bytes(b"")
-    found = sweep.look(sharing.settings, lambda *_start: True, lambda _job: True, Deadline.after(60))
+    found = sweep.inspect_starts(sharing.settings, lambda *_start: True, lambda _job: True, Deadline.after(60))
     assert [one.why for one in found] == [f"region vtorque-{0:016x}: whose it is cannot be told"]
 
 

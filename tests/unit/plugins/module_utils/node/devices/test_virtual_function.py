@@ -95,7 +95,7 @@ class Card:
 @pytest.fixture
 def card(tree: Tree, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Card:
     card = Card(tree, tmp_path)
-    monkeypatch.setattr(virtual_function, "ask_tool", card.ask)
+    monkeypatch.setattr(virtual_function, "run_tool", card.ask)
     return card
 
 
@@ -138,7 +138,7 @@ def test_function_of_infiniband_gets_guids_and_no_mac(
     node: Node, tree: Tree, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = Card(tree, tmp_path, infiniband=True)
-    monkeypatch.setattr(virtual_function, "ask_tool", card.ask)
+    monkeypatch.setattr(virtual_function, "run_tool", card.ask)
     node.settings = dataclasses.replace(node.settings, rdma_kind="sriov", rdma_ports=(PORT,))
     node.present(node.part(rdma="sriov"))
     mac = f"5a{node.settings.mac(0)[2:]}"
@@ -192,7 +192,7 @@ def test_older_program_ip_is_understood(having: Node, monkeypatch: pytest.Monkey
     old = {"vf": 0, "mac": "5A:00:00:00:00:01", "vlan": 9, "spoofchk": True, "link_state": "enable"}
     answer = json.dumps([{"vfinfo_list": [old]}])
     monkeypatch.setattr(
-        virtual_function, "ask_tool", lambda command, _s: subprocess.CompletedProcess(command, 0, answer, "")
+        virtual_function, "run_tool", lambda command, _s: subprocess.CompletedProcess(command, 0, answer, "")
     )
     found = virtual_function._read_back(PORT, "0")
     assert (found["mac"], found["vlan"], found["trust"], found["state"]) == ("5a:00:00:00:00:01", "9", "off", "enable")

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import LostRecord
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Moved
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import MovedGuest
 
 if t.TYPE_CHECKING:
     from ..conftest import Node
@@ -62,7 +62,7 @@ def test_guest_that_moves_to_another_node_is_not_lost(running: Node) -> None:
     moves.order_move(guest, "cn3")
     running.hypervisor.pause("vcn1-1")
     (running.hypervisor.place / "vcn1-1.xml").unlink()
-    row = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.0, 1.0)
+    row = MovedGuest("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.0, 1.0)
     moves.note_moved(running.settings.record_dir(part.job_id, part.start), row, None)
     moves.end_move(guest)
     (running.hypervisor.place / "vcn1-2.xml").unlink()

@@ -96,7 +96,7 @@ def test_guest_that_died_is_made_anew(node: Node) -> None:
     node.hypervisor.forget()
     node.present()
     assert list(node.hypervisor.running) == ["vcn1-1"]
-    assert sorted(slots.taken(node.settings)) == [1]
+    assert sorted(slots.read_slots(node.settings)) == [1]
 
 
 def test_two_starts_share_nothing(node: Node) -> None:
@@ -106,7 +106,7 @@ def test_two_starts_share_nothing(node: Node) -> None:
     assert {first[0].mac, first[0].name}.isdisjoint({second[0].mac, second[0].name})
     node.absent(1)
     assert list(node.hypervisor.running) == [first[0].name]
-    assert list(slots.taken(node.settings).values()) == ["7.head.2/vcn1-1"]
+    assert list(slots.read_slots(node.settings).values()) == ["7.head.2/vcn1-1"]
 
 
 def test_a_start_ends_those_before_it_and_no_other_jobs(node: Node) -> None:
@@ -115,7 +115,11 @@ def test_a_start_ends_those_before_it_and_no_other_jobs(node: Node) -> None:
     node.present()
     node.present(node.part(start=2))
     node.present(node.part(2, start=3))
-    assert sorted(slots.taken(node.settings).values()) == ["17.head.1/vcn1-1", "7.head.3/vcn1-2", "7.head.3/vcn1-3"]
+    assert sorted(slots.read_slots(node.settings).values()) == [
+        "17.head.1/vcn1-1",
+        "7.head.3/vcn1-2",
+        "7.head.3/vcn1-3",
+    ]
     with pytest.raises(VTorqueError, match="is over"):
         node.present(node.part(start=2))
 
@@ -141,10 +145,10 @@ def test_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: py
         return look
 
     monkeypatch.setattr(pathlib.Path, "readlink", read)
-    assert slots.taken(node.settings) == {}
+    assert slots.read_slots(node.settings) == {}
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, ending(getattr(os, name)))
-    assert disk_space.taken_by_guests(node.settings.guests_dir) == disk_space.Taken()
+    assert disk_space.read_disk_use(node.settings.guests_dir) == disk_space.DiskUse()
     assert not gone.exists()
 
 

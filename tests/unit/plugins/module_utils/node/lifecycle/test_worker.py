@@ -95,7 +95,7 @@ def over(node: Node) -> bool:
 def test_worker_stays_and_holds_the_lock(node: Node) -> None:
     found = client.request_guests(node.part(2), node.settings, node.soon())
     assert [one.name for one in found] == ["vcn1-1", "vcn1-2"]
-    assert start_lock.is_held(node.lock)
+    assert start_lock.is_locked(node.lock)
     assert os.getsid(node.worker) == node.worker
     assert os.readlink(f"/proc/{node.worker}/fd/1") == str(node.log)
     pid = node.worker
@@ -153,7 +153,7 @@ def test_other_request_for_the_start_is_refused(node: Node) -> None:
         client.request_guests(node.part(ram_mib=128), node.settings, node.soon())
     assert list(node.hypervisor.running) == ["vcn1-1"]
     assert not over(node)
-    assert start_lock.is_held(node.lock)
+    assert start_lock.is_locked(node.lock)
 
 
 def test_request_after_a_killed_worker_becomes_the_worker(node: Node) -> None:
@@ -182,7 +182,7 @@ def test_failure_of_any_step_removes_all_and_keeps_its_class(node: Node, step: s
         client.request_guests(node.part(2), node.settings, node.soon())
     assert node.things == []
     assert over(node)
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
 
 
 def test_fault_of_ours_is_answered_and_undone(node: Node) -> None:
@@ -208,7 +208,7 @@ def test_failed_removal_is_the_nodes_fault(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("whom", "removal"),
-    [((), "remove_under_lock"), (("worker",), "_last_look")],
+    [((), "remove_under_lock"), (("worker",), "end_start")],
     ids=["by the worker", "by the front, whose worker was killed"],
 )
 def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it(
@@ -231,7 +231,7 @@ def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it
     node.patch.setattr(present_absent, removal, real)
     node.absent()
     assert node.things == []
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -251,7 +251,7 @@ def test_kill_of_any_process_at_any_step_leaves_nothing(
         assert node.things == []
     node.absent()
     assert node.things == []
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
 
 
 def test_worker_that_is_killed_while_the_job_runs_leaves_its_guests_to_the_epilogue(node: Node) -> None:
@@ -260,7 +260,7 @@ def test_worker_that_is_killed_while_the_job_runs_leaves_its_guests_to_the_epilo
     os.kill(pid, signal.SIGKILL)
     node.wait_for_the_end_of(pid)
     assert len(node.hypervisor.running) == 2
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
     assert node.absent() == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []
 
@@ -328,7 +328,7 @@ def test_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
     node.patch.setattr(worker._Worker, "_share", kill_who_asked)
     assert node.ask(node.part(2)).answer() == {}
     node.wait_for_file(start_lock.tombstone(node.settings, job_key("7.head", 1)))
-    with start_lock.held(node.lock, node.settings, node.soon()) as took_away:
+    with start_lock.lock_alone(node.lock, node.settings, node.soon()) as took_away:
         assert "domain vcn1-1" in took_away
     assert node.things == []
 
@@ -343,7 +343,7 @@ def test_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
 
     node.patch.setattr(worker._Worker, "_share", cancel)
     assert node.ask().answer()["error"]["what"] == "the request was cancelled"
-    with start_lock.held(node.lock, node.settings, node.soon()):
+    with start_lock.lock_alone(node.lock, node.settings, node.soon()):
         assert node.things == []
 
 
@@ -388,10 +388,10 @@ def test_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: Node
 
 def test_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     path = start_lock.start_lock(node.settings, "1.head.1")
-    assert not start_lock.is_held(path)
-    with start_lock.held(path, node.settings, node.soon()):
-        assert start_lock.is_held(path)
-    assert not start_lock.is_held(path)
+    assert not start_lock.is_locked(path)
+    with start_lock.lock_alone(path, node.settings, node.soon()):
+        assert start_lock.is_locked(path)
+    assert not start_lock.is_locked(path)
 
 
 def test_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node) -> None:
@@ -447,7 +447,7 @@ def shares(node: Node) -> bool:
     lock = start_lock.Lock(node.lock)
     try:
         lock.take(node.settings, Deadline.after(0.0), shared=True)
-    except start_lock.HeldTooLong:
+    except start_lock.LockTimeout:
         return False
     finally:
         lock.close()
@@ -458,11 +458,11 @@ def test_lock_is_held_alone_while_guests_are_made(node: Node) -> None:
     wait = node.reached(build, "wait_ready")
     asked = node.ask()
     wait()
-    assert (start_lock.is_held(node.lock), shares(node)) == (True, False)
+    assert (start_lock.is_locked(node.lock), shares(node)) == (True, False)
     os.kill(asked.pid, signal.SIGTERM)
     asked.answer()
 
 
 def test_lock_is_shared_while_guests_are_watched(node: Node) -> None:
     client.request_guests(node.part(), node.settings, node.soon())
-    assert (start_lock.is_held(node.lock), shares(node)) == (True, True)
+    assert (start_lock.is_locked(node.lock), shares(node)) == (True, True)

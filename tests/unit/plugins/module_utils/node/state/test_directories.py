@@ -86,7 +86,7 @@ def test_entries_is_empty_only_where_there_is_nothing(tmp_path: pathlib.Path, re
     leftovers.processes,
     lambda settings: leftovers.end_processes(settings, KEY),
     leftovers.list_leftovers_without_libvirt,
-    lambda settings: disk_space.taken_by_guests(settings.guests_dir),
+    lambda settings: disk_space.read_disk_use(settings.guests_dir),
     lambda settings: list(overlay_bases.bases(settings.guests_dir)),
     lambda settings: retire.users("tiny@1", pathlib.Path("/pool"), settings.guests_dir),
 ])  # fmt: skip
@@ -206,4 +206,4 @@ def test_bare_host_keeps_the_key_of_a_start_that_cannot_be_read(
 def test_slots_that_cannot_be_read_are_not_free(settings: NodeSettings, refuse: Refuse) -> None:
     refuse(settings.slots_dir)
     with pytest.raises(NodeFault, match=BROKEN):
-        slots.taken(settings)
+        slots.read_slots(settings)

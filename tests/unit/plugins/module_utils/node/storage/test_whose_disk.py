@@ -135,7 +135,7 @@ def test_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
         lambda: copy_queue.refusal(node.settings, image),
         lambda: pool_digests.is_checked(image, node.settings),
     ):
-        with pytest.raises(errors.VTorqueError) as caught, present_absent.disk_judged(node.settings):
+        with pytest.raises(errors.VTorqueError) as caught, present_absent.blame_disk(node.settings):
             ask()
         assert caught.type is errors.SiteFault
 
@@ -202,7 +202,7 @@ def test_failure_without_a_proof_blames_no_disk(node: Node, number: int) -> None
 
 def judged(node: Node, error: Exception) -> errors.VTorqueError:
     """What comes of an error while a node works."""
-    with pytest.raises(errors.VTorqueError) as caught, present_absent.disk_judged(node.settings):
+    with pytest.raises(errors.VTorqueError) as caught, present_absent.blame_disk(node.settings):
         raise error
     return caught.value
 
@@ -235,7 +235,7 @@ def test_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, nu
 
 
 def test_real_full_disk_is_the_nodes(node: Node) -> None:
-    with pytest.raises(errors.NodeFault) as caught, present_absent.disk_judged(node.settings):
+    with pytest.raises(errors.NodeFault) as caught, present_absent.blame_disk(node.settings):
         pathlib.Path("/dev/full").write_bytes(b"x")
     assert caught.value.cause == "disk"
 

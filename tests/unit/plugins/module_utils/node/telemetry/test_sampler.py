@@ -86,12 +86,12 @@ class World:
     def sample(self, libvirt: Libvirt | None, lost: t.Collection[str] = (), *, settle: bool = True) -> None:
         """One round, in which as much time passes as must."""
         self.sampler._next_at = 0.0
-        self.sampler.follow(libvirt, lost)
+        self.sampler.run_due(libvirt, lost)
         until = time.monotonic() + PATIENCE_S
         while settle and libvirt and self.sampler._blocks._asked - libvirt.hanging:
             assert time.monotonic() < until
         self.sampler._take_at = 0.0
-        self.sampler.follow(libvirt, lost)
+        self.sampler.run_due(libvirt, lost)
 
     @property
     def samples(self) -> list[dict[str, t.Any]]:
@@ -167,9 +167,9 @@ def test_many_qemus_that_hang_leave_calls_of_libvirt_for_an_end(node: Node, tmp_
     for _round in range(3):
         world.sample(libvirt, settle=False)
     until = time.monotonic() + PATIENCE_S
-    while len(libvirt.asked) < sampler.MOST_ASKED:
+    while len(libvirt.asked) < sampler.MAX_OPEN_QUERIES:
         assert time.monotonic() < until
-    assert len(libvirt.asked) == sampler.MOST_ASKED
+    assert len(libvirt.asked) == sampler.MAX_OPEN_QUERIES
     assert len(world.samples) == 3
     libvirt.go_on.set()
 
@@ -248,9 +248,9 @@ def test_energy_of_a_suspended_job_is_another_jobs(world: World, tmp_path: pathl
     world.sample(None)
     count(500, 100)
     world.sampler._next_at = 0.0
-    world.sampler.follow(None, suspended=True)
+    world.sampler.run_due(None, suspended=True)
     world.sampler._take_at = 0.0
-    world.sampler.follow(None, suspended=True)
+    world.sampler.run_due(None, suspended=True)
     count(507, 200)
     world.sample(None)
     assert [one["energy"][0] for one in world.samples] == [0.0, 0.0, 7.0]

@@ -218,7 +218,7 @@ def test_question_about_one_job_never_costs_the_whole_queue(material: Material, 
     batch.hold(material.job_id)
     batch.release_command(material.job_id)
     batch.delete(material.job_id)
-    lives = liveness.by_server(liveness.AskedOnce(registry.open_batch(material.policy, timeout_s=20.0)), material.node)
+    lives = liveness.by_server(liveness.JobAnswers(registry.open_batch(material.policy, timeout_s=20.0)), material.node)
     lives(material.job_id, job.start_count)
     questions = material.read_questions()
     assert len(questions) >= 3

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import archive
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import NeverTaken
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import RecordRejected
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.transfer_format import Parcel
 
 UID = 70_001
@@ -53,7 +53,7 @@ def test_another_record_of_the_start_is_refused_and_the_first_stays(tmp_path: pa
     archive.add(PARCEL, UID, tmp_path)
     there = tmp_path / "records/72-1.head.2"
     before = content(there)
-    with pytest.raises(NeverTaken, match="another record of it is kept here"):
+    with pytest.raises(RecordRejected, match="another record of it is kept here"):
         archive.add(Parcel(PARCEL.job_id, 2, {**PARCEL.files, "record.json": other}), UID, tmp_path)
     assert content(there) == before
     assert os.listdir(there.parent) == [there.name]

@@ -45,8 +45,8 @@ def test_packed_record_is_unpacked_as_it_was(tmp_path: pathlib.Path) -> None:
     (tmp_path / CONSOLE).write_bytes(b"Linux\xff\n")
     (tmp_path / "used.json").write_bytes(b"{}")
     parcel = read(
-        transfer_format.announced("72[1].head", 2)
-        + transfer_format.written(transfer_format.pack("72[1].head", 2, tmp_path))
+        transfer_format.format_announcement("72[1].head", 2)
+        + transfer_format.format_parcel(transfer_format.pack("72[1].head", 2, tmp_path))
     )
     assert parcel.files == {
         "record.json": RECORD, "vtorque.log": b"z" * transfer_format.TEXT_LIMIT, CONSOLE: b"Linux\xff\n"
@@ -70,7 +70,7 @@ BAD: dict[str, bytes] = {
     "a later version": wire(version=3),
     "a key too many": wire(more=1),
     "a key too many with the files": wire(other=1),
-    "only the announcement": transfer_format.announced("72[1].head", 2),
+    "only the announcement": transfer_format.format_announcement("72[1].head", 2),
     "a key missing": wire(start="left out"),
     "a path for a job": wire(job_id="../../etc"),
     "a start below": wire(start=-1),

@@ -214,7 +214,7 @@ def leave(*_asked):
 
 watch._watch = leave  # what follows is the server's time
 sys.stdout.isatty = lambda: True
-main.show(["job", "watch", "7"])
+main.run_subject(["job", "watch", "7"])
 """
 SLOW = set(["ansible", "jinja2", "libvirt", "lxml", "requests", "oslo_utils", "jsonschema", "http", "asyncio", "email"])
 """What takes long to load; `make bench PART=page` measures how soon the command begins (`job_watch_s`)."""

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansi
     PlaybookCall,
     PlaybookRunner,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.server_word import GivenUp
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.server_queries import StartWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import supervised
 
 
@@ -27,21 +27,21 @@ def controller(place: pathlib.Path, answer: str) -> Policy:
 
 def test_given_up_once_heard_is_not_asked_for_again(tmp_path: pathlib.Path) -> None:
     columns = "%-12s%-12s%-12s%-12s%-12s%-42s%-24s%-12s\\n"
-    given_up = GivenUp(controller(tmp_path, f"printf '{columns}' 7 7 N/A N/A N/A lab CANCELLED 0"), "7.lab", 1)
-    assert not given_up.heard
-    assert [given_up.ask(), given_up.ask(), given_up.heard] == [True, True, True]
+    given_up = StartWatch(controller(tmp_path, f"printf '{columns}' 7 7 N/A N/A N/A lab CANCELLED 0"), "7.lab", 1)
+    assert not given_up.is_abandoned
+    assert [given_up.check(), given_up.check(), given_up.is_abandoned] == [True, True, True]
     assert (tmp_path / "calls").read_text() == "asked\n"
 
 
 def test_suspension_gives_no_start_up_and_is_known_when_its_guests_are_ready(tmp_path: pathlib.Path) -> None:
     columns = "%-12s%-12s%-12s%-12s%-12s%-42s%-24s%-12s\\n"
-    given_up = GivenUp(controller(tmp_path, f"printf '{columns}' 7 7 N/A N/A N/A lab SUSPENDED 0"), "7.lab", 1)
-    assert [given_up.ask(), given_up.is_suspended()] == [False, True]
+    given_up = StartWatch(controller(tmp_path, f"printf '{columns}' 7 7 N/A N/A N/A lab SUSPENDED 0"), "7.lab", 1)
+    assert [given_up.check(), given_up.is_suspended()] == [False, True]
 
 
 def test_controller_that_does_not_answer_ends_nothing(tmp_path: pathlib.Path) -> None:
-    given_up = GivenUp(controller(tmp_path, "echo no >&2; exit 1"), "7.lab", 1)
-    assert not given_up.ask()
+    given_up = StartWatch(controller(tmp_path, "echo no >&2; exit 1"), "7.lab", 1)
+    assert not given_up.check()
 
 
 def test_program_that_is_not_wanted_any_more_ends_long_before_its_deadline(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a prologue asks of the batch system, and gives back to its job, when it fails nobody: verdicts are elsewhere."""
+"""Queries of a prologue to the batch system about its job, and the time that it gives back; verdicts are elsewhere."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from . import playbook
 PAUSES_S = (0.5, 1.0, 2.0)
 
 
-def ask_server(call: HookCall, policy: Policy, until: float) -> BatchJob:
-    """The server's word on the job; a server that is busy is asked again.
+def query_job(call: HookCall, policy: Policy, until: float) -> BatchJob:
+    """Return the job as the server describes it; a server that is busy is queried again.
 
     Args:
         call: of the hook.
@@ -54,8 +54,8 @@ def ask_server(call: HookCall, policy: Policy, until: float) -> BatchJob:
             time.sleep(pause_s)  # nothing tells when a server answers again
 
 
-class GivenUp:
-    """Asks the batch system whether this start is still wanted, until it is not.
+class StartWatch:
+    """Queries the batch system whether this start is still wanted, until it is not.
 
     Args:
         policy: the site's.
@@ -68,15 +68,15 @@ class GivenUp:
         self._batch = open_batch(policy, timeout_s=VERDICT_CALL_S)
         self._job_id = job_id
         self._start = start
-        self.heard = False
+        self.is_abandoned = False
 
-    def ask(self) -> bool:
+    def check(self) -> bool:
         """Return whether it was given up."""
-        self.heard = self.heard or self._batch.start_state(self._job_id, self._start) == GIVEN_UP
-        return self.heard
+        self.is_abandoned = self.is_abandoned or self._batch.start_state(self._job_id, self._start) == GIVEN_UP
+        return self.is_abandoned
 
     def is_suspended(self) -> bool:
-        """Ask whether the job was suspended: its shell, which would let us know, does not run yet."""
+        """Return whether the job was suspended: its shell, which would let us know, does not run yet."""
         return self._batch.start_state(self._job_id, self._start) == SUSPENDED
 
 
