@@ -95,8 +95,8 @@ debian-image: runtime
 check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, antsibull-docs, prose of the documentation
 	@echo "== check"
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
-	@cd build/import && MYPYPATH=. ../venv/bin/mypy --config-file ../../pyproject.toml -p ansible_collections.mikelangelo.vtorque.plugins
-	@MYPYPATH=build/import $(PY) -m mypy lab tests/bench
+	@cd build/import && MYPYPATH=.:../.. ../venv/bin/mypy --config-file ../../pyproject.toml \
+	-p ansible_collections.mikelangelo.vtorque.plugins -p lab -p tests.bench -p tests.e2e
 	@PYTHONPATH=build/import:. build/venv/bin/lint-imports --no-logo
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
 	@$(PY) tests/prose.py

@@ -14,20 +14,23 @@ import sys
 import time
 import typing as t
 
-from . import batch, cluster, installed, roles
+from . import batch
+from .cluster import lifecycle, on_nodes, roles
+from .installation import installed
 from .machine import hardware, machine
-from .state import LabError, State
+from .system import places
+from .system.state import LabError, State
 
 
 def _up(state: State, arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
-    runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else cluster.RUNTIME)).absolute()
+    runtime = pathlib.Path(arguments.runtime or (sys.prefix if arguments.bare else places.RUNTIME)).absolute()
     nodes = tuple(arguments.nodes.split(","))
     with roles.reading(runtime) if arguments.by_roles else contextlib.nullcontext() as by_roles:
-        plan = cluster.Plan(
+        plan = lifecycle.Plan(
             nodes, pathlib.Path(arguments.pool).absolute(), runtime, arguments.bare, by_roles, arguments.batch
         )
-        is_new = cluster.up(state, plan)
+        is_new = lifecycle.up(state, plan)
     if is_new:
         print(f"the lab is up: {' '.join(plan.nodes)} ({time.monotonic() - begin:.1f} s)")
     else:
@@ -36,7 +39,7 @@ def _up(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _down(state: State, _arguments: argparse.Namespace) -> int:
-    print("the lab is down" if cluster.down(state) else "no lab was up")
+    print("the lab is down" if lifecycle.down(state) else "no lab was up")
     return 0
 
 
@@ -68,43 +71,43 @@ def _on(state: State, arguments: argparse.Namespace) -> int:
     parts = arguments.argv
     if not parts:
         raise LabError("on NODE -- COMMAND: the command is missing")
-    line = cluster.command(state.running(), arguments.node, parts, user=arguments.user, cwd=arguments.cwd)
+    line = on_nodes.command(state.running(), arguments.node, parts, user=arguments.user, cwd=arguments.cwd)
     # the same process: the terminal, the signals and the exit status are the command's own
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
 
 def _lose(state: State, arguments: argparse.Namespace) -> int:
-    cluster.lose(state, arguments.node)
+    lifecycle.lose(state, arguments.node)
     print(f"{arguments.node} is lost")
     return 0
 
 
 def _back(state: State, arguments: argparse.Namespace) -> int:
-    cluster.bring_back(state, arguments.node)
+    lifecycle.bring_back(state, arguments.node)
     print(f"{arguments.node} is back")
     return 0
 
 
 def _sweeps(state: State, _arguments: argparse.Namespace) -> int:
-    print(f"{', '.join(cluster.start_sweeps(state))}: swept, and again every {cluster.SWEEP_PAUSE_S // 60} minutes")
+    print(f"{', '.join(on_nodes.start_sweeps(state))}: swept, and again every {on_nodes.SWEEP_PAUSE_S // 60} minutes")
     return 0
 
 
 def _unplug(state: State, arguments: argparse.Namespace) -> int:
-    cluster.plug(state, arguments.node, plugged=False)
+    lifecycle.plug(state, arguments.node, plugged=False)
     print(f"{arguments.node} is out of the network")
     return 0
 
 
 def _plug(state: State, arguments: argparse.Namespace) -> int:
-    cluster.plug(state, arguments.node, plugged=True)
+    lifecycle.plug(state, arguments.node, plugged=True)
     print(f"{arguments.node} is in the network")
     return 0
 
 
 def _left(state: State, arguments: argparse.Namespace) -> int:
-    left = cluster.left(state.running())
+    left = on_nodes.left(state.running())
     if arguments.json:
         print(json.dumps(left))
     else:
@@ -117,9 +120,9 @@ def _left(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _runtime(_state: State, _arguments: argparse.Namespace) -> int:
-    from . import runtime
+    from .installation import runtime
 
-    print(runtime.install(cluster.CHECKOUT, cluster.RUNTIME))
+    print(runtime.install(places.CHECKOUT, places.RUNTIME))
     return 0
 
 
@@ -157,7 +160,7 @@ def _machine_on(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _play(state: State, arguments: argparse.Namespace) -> int:
-    print(roles.play(state, cluster.RUNTIME, arguments.playbook, *arguments.argv), end="")
+    print(roles.play(state, places.RUNTIME, arguments.playbook, *arguments.argv), end="")
     return 0
 
 
@@ -167,9 +170,9 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     one = commands.add_parser("up", help="raise the cluster")
     one.add_argument(
-        "--nodes", default=",".join(cluster.NODES), help="comma separated; fe is the front end (%(default)s)"
+        "--nodes", default=",".join(lifecycle.NODES), help="comma separated; fe is the front end (%(default)s)"
     )
-    one.add_argument("--pool", default=str(cluster.POOL), help="directory of images (%(default)s)")
+    one.add_argument("--pool", default=str(places.POOL), help="directory of images (%(default)s)")
     one.add_argument("--runtime", help="Python environment with the installed collection (build/runtime)")
     one.add_argument("--bare", action="store_true", help="without batch system and product: machines and libvirt alone")
     one.add_argument(

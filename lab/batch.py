@@ -12,7 +12,7 @@ from . import torque_stand_in
 from .slurm import daemons as slurm
 from .slurm import key
 from .slurm import leftovers as slurm_leftovers
-from .state import LabError, NodePlan, State
+from .system.state import LabError, NodePlan, State
 
 Run = t.Callable[[t.Sequence[str]], str]
 """Runs a command on the front end; what it wrote, or a LabError."""

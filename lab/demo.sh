@@ -49,7 +49,7 @@ TEXT
         step "the tiny guest" build/runtime/bin/python -m lab.guests tiny --pool build/pool
         trap '"${LAB[@]}" machine down >>"$STEP_LOG" 2>&1' EXIT
         step "the machine with KVM" "${LAB[@]}" machine up
-        build/runtime/bin/python -m lab.machine.story
+        build/runtime/bin/python -m lab.stories.devices
         exit
         ;;
     *) echo "demo: STORY=$STORY: jobs, survive or devices" >&2; exit 2 ;;
@@ -76,11 +76,11 @@ step "the lab: front end and nodes, $nodes" "${LAB[@]}" up --pool build/pool --b
 
 if [ "${1:-}" = --stay ]; then
     step "sweeps on the nodes, as by a site's timer" "${LAB[@]}" sweeps
-    build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH" --next
+    build/runtime/bin/python -m lab.stories.demo --image "$image" --batch "$BATCH" --next
     exit 0
 fi
 if [ "$STORY" = survive ]; then
-    build/runtime/bin/python -m lab.survive
+    build/runtime/bin/python -m lab.stories.survive
 else
-    build/runtime/bin/python -m lab.story --image "$image" --batch "$BATCH"
+    build/runtime/bin/python -m lab.stories.demo --image "$image" --batch "$BATCH"
 fi

@@ -19,8 +19,8 @@ import sys
 import typing as t
 
 from . import batch
-from .node import PLAN
-from .state import NodePlan
+from .system.places import PLAN
+from .system.state import NodePlan
 
 OURS = ("/run/vtorque", "/var/lib/vtorque")
 START = r"[^/]+\.[0-9]+"
@@ -118,7 +118,7 @@ def files() -> t.Iterator[str]:
 def boot_time() -> float:
     """When this node was started, in seconds since the epoch, by the clock that gives files their times.
 
-    What it is was written down then (`node.py`); a test may show another clock to programs.
+    What it is was written down then (`cluster/node.py`); a test may show another clock to programs.
     """
     return PLAN.stat().st_ctime
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from . import batch, cgroups, daemons
-from .node import PLAN
-from .state import NodePlan
+from . import batch
+from .system import cgroups, daemons
+from .system.places import PLAN
+from .system.state import NodePlan
 
 
 def main() -> int:

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import typing as t
 
-from .daemons import ENVIRONMENT, RUN, DaemonError, run
-from .state import LAB, NodePlan
+from .system.daemons import ENVIRONMENT, RUN, DaemonError, run
+from .system.places import LAB
+from .system.state import NodePlan
 
 SOCKETS = pathlib.Path("/run/lab-torque")
 PLACES = {"batch job": "/var/spool/torque/mom_priv/jobs", "node file": "/var/spool/torque/aux"}
@@ -21,7 +22,7 @@ PLACES = {"batch job": "/var/spool/torque/mom_priv/jobs", "node file": "/var/spo
 PROGRAM = "/usr/local/lib/lab-torque.pyz"
 CORES = 8
 """`np` of every node: more than the machine may have, since nothing is measured by it."""
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 
 
 def install(plan: NodePlan) -> None:

@@ -38,7 +38,12 @@ MEASURE = """
     background: getComputedStyle(document.body).backgroundColor,
     scripts: document.scripts.length,
     elements: [...new Set([...document.querySelectorAll('*')].map(one => one.localName))],
-    tallest: Math.max(0, ...[...document.querySelectorAll('bdi')].map(one => one.getBoundingClientRect().height)),
+    smallest: Math.min(...[...document.querySelectorAll('body *')].filter(
+      one => [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim())
+        && one.getClientRects().length).map(
+      one => parseFloat(getComputedStyle(one).fontSize) * (one.getScreenCTM ? one.getScreenCTM().d : 1))),
+    tallest: Math.max(0, ...[...document.querySelectorAll('.head bdi, .facts bdi')].map(
+      one => one.getBoundingClientRect().height)),
   });
 })()
 """

@@ -13,7 +13,15 @@ import pathlib
 import sys
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.tests.texts import commands, holes, man, parameters, time_budget, wire
+from ansible_collections.mikelangelo.vtorque.tests.texts import (
+    commands,
+    drawings,
+    holes,
+    man,
+    parameters,
+    time_budget,
+    wire,
+)
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 MARK = "below: made by `make generated` out of the table of parameters"
@@ -35,6 +43,7 @@ FILES: dict[str, tuple[str, t.Callable[[], str]]] = {
     "docs/developer/wire-formats.md": (FORMATS_MARK, wire.page),
     "docs/developer/time-budget.md": (TIMES_MARK, time_budget.page),
     "docs/security/holes.md": (HOLES_MARK, holes.index),
+    "docs/_static/job-report.svg": ("", drawings.job_report),
     **{f"docs/security/{name}.md": ("", functools.partial(holes.page, name)) for name in holes.areas()},
     # after those of which they are made
     **{

@@ -54,11 +54,15 @@ def record(number: int, ended: float, dice: random.Random, **changes: t.Any) -> 
     run = dice.choice((4, 40, 600, 3600, 9000)) * dice.lognormvariate(0, 0.5)
     start = 1.2 + boot
     began = ended - run - start - 1.0
+    others = random.Random(number)  # what is drawn later changes nothing of the rest
+    waiting = others.choice((0.002, 0.004, 0.01, 0.12))
+    watts, how = others.uniform(120, 260), others.choice(("measured", "measured", "estimated"))
     seconds = {"disk": 0.12, "seed": 0.05, "start": 0.35, "address": boot * 0.45, "ready": boot * 0.55 - 0.3}
     guests = [
         {
             "rank": rank, "name": f"v{node}-1", "node": node, "image": image, "vcpus": 7, "ram_mib": 24576,
-            "seconds": seconds, "used": {"cpu_s": run * 7 * dice.uniform(0.2, 0.98), "ram_peak_bytes": 2**33},
+            "seconds": seconds,
+            "used": {"cpu_s": run * 7 * dice.uniform(0.2, 0.98), "ram_peak_bytes": 2**33, "wait_s": run * 7 * waiting},
         }
         for rank, node in enumerate(nodes)
     ]  # fmt: skip
@@ -71,6 +75,7 @@ def record(number: int, ended: float, dice: random.Random, **changes: t.Any) -> 
     return {
         "version": 1, "job_id": f"{number}.head", "start": 1, "user": dice.choice(USERS), "name": dice.choice(NAMES),
         "request": {"img": image}, "nodes": nodes, "guests": guests, "phases": phases, "ended": ended,
+        "energy": {node: {"joules": round(watts * (start + run), 1), "how": how} for node in nodes},
         "exit_status": dice.choices((0, 1, 271), weights=(90, 7, 3))[0], **changes,
     }  # fmt: skip
 
@@ -78,7 +83,8 @@ def record(number: int, ended: float, dice: random.Random, **changes: t.Any) -> 
 def failed(fault: str, action: str, node: str = "") -> dict[str, t.Any]:
     """Return what is another way in the record of a start that failed."""
     refusal = {"refusal": {"what": "secret", "why": "of the owner"}} if action == "refuse" else {}
-    return {"verdict": {"fault": fault, "action": action, "node": node}, "guests": [], "exit_status": None, **refusal}
+    verdict = {"fault": fault, "action": action, "node": node}
+    return {"verdict": verdict, "guests": [], "exit_status": None, "energy": {}, **refusal}
 
 
 def end_at_once(found: dict[str, t.Any]) -> None:

@@ -38,6 +38,7 @@ WORDS = {
     r"hindrance|hinders?|heed|heeds|wherefore|thereof|whereof|herein": "plain words",
     r"simply|obviously|of course": "leave it out",
     r"rooms": "packages, for code",
+    r"wings?|floors?|farewells?|bells?|own words?": "job and node, layers, exit, settings",
 }
 """Words of a private dialect, and what to write."""
 

@@ -9,17 +9,16 @@ import argparse
 import pathlib
 import sys
 
-from ..state import LabError
+from ..system.places import CHECKOUT, POOL
+from ..system.state import LabError
 from . import tiny
-
-CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
     """The exit status: 2 when the guest cannot be made."""
     parser = argparse.ArgumentParser(prog="lab.guests", description=__doc__)
     parser.add_argument("guest", choices=list(tiny.KERNELS), help="which guest")
-    parser.add_argument("--pool", type=pathlib.Path, default=CHECKOUT / "build/pool", help="%(default)s")
+    parser.add_argument("--pool", type=pathlib.Path, default=POOL, help="%(default)s")
     parser.add_argument(
         "--cache", type=pathlib.Path, default=CHECKOUT / "build/cache", help="where downloads stay (%(default)s)"
     )

@@ -13,7 +13,7 @@ import re
 import subprocess
 import typing as t
 
-from ..state import LabError
+from ..system.state import LabError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ import re
 import tempfile
 import typing as t
 
-from ..state import LabError
+from ..system.state import LabError
 from . import boot_disk, kernel, osv
 from .kernel import run
 

@@ -12,8 +12,9 @@ import pathlib
 import sys
 import time
 
-from .. import cluster
-from ..state import LabError, State
+from ..cluster import on_nodes
+from ..system import places
+from ..system.state import LabError, State
 from . import base, fleet, manifest
 
 
@@ -53,7 +54,7 @@ def _list(state: State, arguments: argparse.Namespace) -> int:
 
 
 def _on(state: State, arguments: argparse.Namespace) -> int:
-    line = cluster.command(state.running(), arguments.node, arguments.argv, user=arguments.user)
+    line = on_nodes.command(state.running(), arguments.node, arguments.argv, user=arguments.user)
     sys.stdout.flush()
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
@@ -87,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("nodes", nargs="*", default=["fe", "cn1", "cn2"], help="fe is the front end (fe cn1 cn2)")
     one.add_argument("--plain", action="store_true", help="compute nodes without libvirt")
     one.add_argument("--no-batch", action="store_true", help="without the batch system")
-    one.add_argument("--pool", default=str(cluster.POOL), help='directory of images (%(default)s); "": none')
+    one.add_argument("--pool", default=str(places.POOL), help='directory of images (%(default)s); "": none')
     one.set_defaults(run=_up)
     commands.add_parser("down", help="end the hosts and everything of them").set_defaults(run=_down)
     one = commands.add_parser("list", help="the hosts, and whether they are alive (exit 1: not)")

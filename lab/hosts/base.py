@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import sys
 
-from ..cluster import CHECKOUT
-from ..state import LabError
+from ..system.places import CHECKOUT
+from ..system.state import LabError
 
 CACHE = CHECKOUT / "build/hosts"
 PROGRAM = pathlib.Path(__file__).with_name("make.sh")

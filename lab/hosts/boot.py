@@ -14,9 +14,9 @@ import os
 import pathlib
 import sys
 
-from .. import cgroups, namespaces
-from ..namespaces import MS_PRIVATE, MS_REC, mount
-from ..state import Mount, NodePlan
+from ..system import cgroups, namespaces
+from ..system.namespaces import MS_PRIVATE, MS_REC, mount
+from ..system.state import Mount, NodePlan
 from . import furnish
 
 

@@ -15,8 +15,9 @@ import subprocess
 import sys
 import time
 
-from .. import cluster, daemons, ending, keys, network
-from ..state import Facts, LabError, Mount, NodePlan, Process, State, addresses
+from ..cluster import lifecycle
+from ..system import daemons, ending, keys, network, places
+from ..system.state import Facts, LabError, Mount, NodePlan, Process, State, addresses
 from ..torque_stand_in import SOCKETS
 from . import base
 from .boot import Order
@@ -41,7 +42,7 @@ class Plan:
     nodes: tuple[str, ...]
     libvirt: bool = True
     batch: bool = True
-    pool: pathlib.Path | None = cluster.POOL
+    pool: pathlib.Path | None = places.POOL
 
 
 def fleet() -> State:
@@ -83,7 +84,7 @@ def down(state: State) -> bool:
         facts = state.load()
         if facts:
             _end(facts)
-    return cluster.down(state)
+    return lifecycle.down(state)
 
 
 def _raise(state: State, plan: Plan, facts: Facts) -> Facts:
@@ -130,7 +131,7 @@ def _start(
     with (place / "boot.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.hosts.boot", str(place / "order.json"), str(os.getpid())],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=cluster.CHECKOUT,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=places.CHECKOUT,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "NOTIFY_SOCKET": str(path)},
         )  # fmt: skip
     return process, ready

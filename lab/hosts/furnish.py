@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 import uuid
 
-from .. import daemons
-from ..state import NETWORK, NodePlan
+from ..system import daemons
+from ..system.state import NETWORK, NodePlan
 from ..torque import install as torque
 from ..torque_stand_in import CORES, SOCKETS
 
@@ -20,7 +20,7 @@ def furnish(plan: NodePlan, root: pathlib.Path, keys: pathlib.Path) -> None:
     """Write it into the host's root, before the host boots.
 
     Args:
-        keys: what `lab.keys` made for it.
+        keys: what `lab.system.keys` made for it.
     """
     _names(plan, root)
     _users(root)

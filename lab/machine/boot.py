@@ -11,7 +11,7 @@ import pathlib
 import sys
 import typing as t
 
-from .. import cgroups, namespaces
+from ..system import cgroups, namespaces
 
 
 def boot(order: dict[str, t.Any], parent: int) -> t.NoReturn:

@@ -12,7 +12,7 @@ import tempfile
 
 from ..guests import kernel
 from ..guests.kernel import run
-from ..state import LabError
+from ..system.state import LabError
 
 HERE = pathlib.Path(__file__).parent
 BUSYBOX = pathlib.Path("/bin/busybox")

@@ -19,9 +19,10 @@ import subprocess
 import sys
 import typing as t
 
-from .. import cluster, keys, network
-from ..ending import DOWN_TIMEOUT_S
-from ..state import Facts, LabError, Process, State
+from ..cluster import lifecycle
+from ..system import keys, network, places
+from ..system.ending import DOWN_TIMEOUT_S
+from ..system.state import Facts, LabError, Process, State
 from . import hardware, image
 
 NAME = "machine"
@@ -74,8 +75,8 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
     if facts and facts.up and NAME in facts.inits and facts.inits[NAME].alive:
         return 0.0
     require_memory(size)
-    cluster.down(state)
-    boots = image.make(cluster.CHECKOUT / "build/machine", cluster.CHECKOUT / "build/cache")
+    lifecycle.down(state)
+    boots = image.make(places.CHECKOUT / "build/machine", places.CHECKOUT / "build/cache")
     try:
         with state.lock():
             return _boot(state, size, cgroups_version, boots)
@@ -83,7 +84,7 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
         console = state.directory / "console.log"
         if console.exists():
             sys.stderr.write(console.read_text(encoding="utf-8", errors="replace")[-4000:])
-        cluster.down(state)
+        lifecycle.down(state)
         raise
 
 
@@ -106,7 +107,7 @@ def down(state: State) -> bool:
     Returns:
         Was there anything?
     """
-    return cluster.down(state)
+    return lifecycle.down(state)
 
 
 def command(state: State, arguments: t.Sequence[str], cwd: str, *, terminal: bool) -> list[str]:
@@ -151,7 +152,7 @@ def _boot(state: State, size: hardware.Size, cgroups_version: int, boots: pathli
     with (state.directory / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.machine.boot", str(order), str(os.getpid())],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=cluster.CHECKOUT,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=places.CHECKOUT,
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
     facts.inits[NAME] = Process.of(process.pid)

@@ -13,9 +13,9 @@ import subprocess
 import time
 import typing as t
 
-from .. import cgroups
-from ..daemons import ENVIRONMENT, RUN, DaemonError, put, run
-from ..state import LabError, NodePlan
+from ..system import cgroups
+from ..system.daemons import ENVIRONMENT, RUN, DaemonError, put, run
+from ..system.state import LabError, NodePlan
 from . import configuration, key
 
 PROGRAMS = ("/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/bin/sbatch")
@@ -24,7 +24,7 @@ MUNGE_KEY = pathlib.Path("/etc/munge/munge.key")
 MUNGE_PID = pathlib.Path("/run/munge/munged.pid")
 SLICE = "system.slice"
 """In which slurmd makes the cgroups of jobs where there is version 2: systemd would let it have its controllers."""
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 LOOK_S = 0.02
 NOT_YET = frozenset({"down", "unknown", "unk"})
 """States of a node with which the controller does not count (a `*` behind it: it does not answer)."""
@@ -125,6 +125,16 @@ def _runs(pid_file: pathlib.Path, program: str) -> bool:
     return False
 
 
+def _has_ended(pid_file: pathlib.Path, program: str) -> bool:
+    """Return whether a daemon wrote its number and is gone.
+
+    Between making the file and writing into it, and before it takes its lock, a daemon that starts has an empty one.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return bool(pid_file.read_text(encoding="ascii").strip()) and not _runs(pid_file, program)
+    return False
+
+
 def _listen(plan: NodePlan, program: str, pid_file: pathlib.Path, port: int, *options: str) -> None:
     log = configuration.LOGS / f"{program}.log"
     # that of a daemon which was killed would name nobody, or somebody else
@@ -135,8 +145,7 @@ def _listen(plan: NodePlan, program: str, pid_file: pathlib.Path, port: int, *op
         with socket.socket() as asking:
             if asking.connect_ex((plan.address, port)) == 0 and pid_file.exists():
                 return
-        has_ended = pid_file.exists() and not _runs(pid_file, program)
-        if has_ended or time.monotonic() > end:
+        if _has_ended(pid_file, program) or time.monotonic() > end:
             last = log.read_text(encoding="utf-8", errors="replace").strip()[-800:] if log.exists() else ""
             raise DaemonError(f"{program} does not listen on port {port}: {last or 'no word'}")
         time.sleep(LOOK_S)

@@ -9,8 +9,8 @@ import os
 import pathlib
 import typing as t
 
-from .. import daemons
-from ..state import State
+from ..system import daemons
+from ..system.state import State
 
 NAME = "munge"
 KEY_BYTES = 128

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A batch system of two nodes for each file of tests, or of those that its `SLOTS` names; and labs of a test's own."""
+"""A lab of a test's own."""
 
 from __future__ import annotations
 
@@ -10,23 +10,8 @@ import typing as t
 
 import pytest
 
-from lab import cluster as lab_cluster
-from lab.state import State
-from lab.torque import trial
-
-
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest) -> t.Iterator[trial.Trial]:
-    made = trial.Trial(getattr(request.module, "SLOTS", {"n1": 2, "n2": 2}))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def system(cluster: trial.Trial) -> t.Iterator[trial.Trial]:
-    cluster.fresh()
-    yield cluster
-    cluster.delete_all()
+from lab.cluster import lifecycle
+from lab.system.state import State
 
 
 @pytest.fixture
@@ -34,4 +19,4 @@ def other(tmp_path: pathlib.Path) -> t.Iterator[State]:
     """A lab of the test's own, which it may break."""
     state = State(tmp_path / "other")
     yield state
-    lab_cluster.down(state)
+    lifecycle.down(state)

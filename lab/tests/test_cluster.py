@@ -19,17 +19,18 @@ import typing as t
 
 import pytest
 
-from lab import cgroups, cluster, network
-from lab.node import OWN_VENV
-from lab.state import LabError, Process, State, addresses
+from lab.cluster import lifecycle, on_nodes
+from lab.system import cgroups, network, places
+from lab.system.places import OWN_VENV
+from lab.system.state import LabError, Process, State
 
-PLAN = cluster.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
+PLAN = lifecycle.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
 
 
 def on(
     state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    line = cluster.command(state.running(), node, arguments, user=user)
+    line = on_nodes.command(state.running(), node, arguments, user=user)
     return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
@@ -67,9 +68,9 @@ def traces(state: State) -> list[str]:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
     state = State(tmp_path_factory.mktemp("lab") / "state")
-    cluster.up(state, PLAN)
+    lifecycle.up(state, PLAN)
     yield state
-    cluster.down(state)
+    lifecycle.down(state)
 
 
 def test_every_node_has_its_own_name_files_and_identity(lab: State) -> None:
@@ -89,19 +90,20 @@ def test_node_begins_without_what_the_machine_has_installed(tmp_path: pathlib.Pa
     for place in ("var/spool/torque/mom_priv/jobs", "etc/vtorque", "etc/skel"):
         (machine / place).mkdir(parents=True)
     script = (
-        "import pathlib, sys\nfrom lab import namespaces, node\nnamespaces.unshare(mounts=True)\n"
+        "import pathlib, sys\nfrom lab.cluster import node\nfrom lab.system import namespaces\n"
+        "namespaces.unshare(mounts=True)\n"
         "node.mount(None, '/', None, node.MS_REC | node.MS_PRIVATE)\n"
         "root = node._root(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))\n"
         "print(sorted(str(path.relative_to(root)) for path in root.rglob('*')))\n(root / 'etc/vtorque/mine').touch()\n"
     )
     arguments = [sys.executable, "-c", script, str(tmp_path / "node"), str(machine)]
-    here = cluster.CHECKOUT
+    here = places.CHECKOUT
     printed = [
         subprocess.run(arguments, cwd=here, capture_output=True, text=True, check=True).stdout for _boot in range(2)
     ]
-    places = ["etc", "etc/skel", "etc/vtorque", "var", "var/spool", "var/spool/torque"]
+    begun = ["etc", "etc/skel", "etc/vtorque", "var", "var/spool", "var/spool/torque"]
     # what it wrote is there when it boots again
-    assert printed == [f"{places}\n", f"{sorted([*places, 'etc/vtorque/mine'])}\n"]
+    assert printed == [f"{begun}\n", f"{sorted([*begun, 'etc/vtorque/mine'])}\n"]
 
 
 def test_users_are_the_same_on_every_node_and_share_their_homes(lab: State) -> None:
@@ -174,7 +176,7 @@ def test_qemu_is_not_root_and_gets_its_disk_by_ownership(lab: State) -> None:
         assert out(lab, "cn1", "stat", "-c", "%U", "/var/lib/probe/disk") == "libvirt-qemu"
         assert out(lab, "cn2", "virsh", "list", "--all", "--name") == ""
         done = subprocess.run(
-            [sys.executable, "-m", "lab", "left", "--json"], capture_output=True, text=True, cwd=cluster.CHECKOUT,
+            [sys.executable, "-m", "lab", "left", "--json"], capture_output=True, text=True, cwd=places.CHECKOUT,
             env={**os.environ, "VTORQUE_LAB": str(lab.directory)}, check=False,
         )  # fmt: skip
         left = json.loads(done.stdout)
@@ -213,41 +215,41 @@ def test_on_hands_back_the_status_and_keeps_a_terminal(lab: State) -> None:
     line = [sys.executable, "-m", "lab", "on", "cn1", "--user", "alice", "--cwd", "/etc", "--"]
     environment = {**os.environ, "VTORQUE_LAB": str(lab.directory)}
     done = subprocess.run(
-        [*line, "sh", "-c", "pwd; exit 37"], capture_output=True, text=True, cwd=cluster.CHECKOUT, env=environment
+        [*line, "sh", "-c", "pwd; exit 37"], capture_output=True, text=True, cwd=places.CHECKOUT, env=environment
     )
     assert (done.returncode, done.stdout) == (37, "/etc\n")
     master, slave = pty.openpty()
     with os.fdopen(master, "rb", buffering=0), os.fdopen(slave, "rb", buffering=0):
         printed = subprocess.run(
             [*line, "sh", "-c", "test -t 0 && test -t 1"], stdin=slave, stdout=slave, stderr=slave,
-            cwd=cluster.CHECKOUT, env=environment,
+            cwd=places.CHECKOUT, env=environment,
         )  # fmt: skip
     assert printed.returncode == 0
 
 
 def test_up_again_changes_nothing_and_another_shape_is_refused(lab: State) -> None:
     before = lab.running()
-    assert cluster.up(lab, PLAN) is False
+    assert lifecycle.up(lab, PLAN) is False
     assert lab.running() == before
     with pytest.raises(LabError, match="another lab is up"):
-        cluster.up(lab, cluster.Plan(nodes=("fe", "cn1"), runtime=PLAN.runtime, bare=True))
+        lifecycle.up(lab, lifecycle.Plan(nodes=("fe", "cn1"), runtime=PLAN.runtime, bare=True))
 
 
 def test_two_labs_stand_side_by_side(lab: State, other: State) -> None:
-    cluster.up(other, cluster.Plan(nodes=("fe", "cn1"), runtime=PLAN.runtime, bare=True))
+    lifecycle.up(other, lifecycle.Plan(nodes=("fe", "cn1"), runtime=PLAN.runtime, bare=True))
     out(other, "cn1", "touch", "/etc/other")
     assert on(lab, "cn1", "test", "-e", "/etc/other").returncode == 1
-    cluster.down(other)
+    lifecycle.down(other)
     assert traces(other) == []
     assert out(lab, "cn1", "hostname") == "cn1"
 
 
 def test_the_loss_of_a_node_takes_everything_of_it_and_nothing_else(other: State) -> None:
-    cluster.up(other, PLAN)
+    lifecycle.up(other, PLAN)
     facts = other.running()
     space = space_of(other, "cn1")
     assert len(living(space)) > 3
-    sleeper = subprocess.Popen(cluster.command(facts, "cn1", ["setsid", "sleep", "600"]))
+    sleeper = subprocess.Popen(on_nodes.command(facts, "cn1", ["setsid", "sleep", "600"]))
     init = os.pidfd_open(facts.inits["cn1"].pid)
     signal.pidfd_send_signal(init, signal.SIGKILL)
     # a namespace's first process ends after all others of it did (pid_namespaces(7))
@@ -261,22 +263,22 @@ def test_the_loss_of_a_node_takes_everything_of_it_and_nothing_else(other: State
 
 
 def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State) -> None:
-    cluster.up(other, PLAN)
+    lifecycle.up(other, PLAN)
     out(other, "cn1", "touch", "/var/kept", "/run/gone")
     boots = [out(other, node, "cat", "/proc/sys/kernel/random/boot_id") for node in ("fe", "cn1", "cn2")]
     with pytest.raises(LabError, match="cn1 is not lost"):
-        cluster.bring_back(other, "cn1")
+        lifecycle.bring_back(other, "cn1")
     arguments = ["ssh", "-o", "ServerAliveInterval=1", "-o", "ServerAliveCountMax=1", "cn1", "echo up; exec sleep 600"]
-    line = cluster.command(other.running(), "cn2", arguments)
+    line = on_nodes.command(other.running(), "cn2", arguments)
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as session:
         assert session.stdout is not None
         assert session.stdout.readline() == "up\n"
-        cluster.lose(other, "cn1")
+        lifecycle.lose(other, "cn1")
         _rest, output = session.communicate(timeout=600)
     assert "Timeout, server cn1 not responding" in output
     with pytest.raises(LabError, match="cn1 is lost"):
-        cluster.lose(other, "cn1")
-    cluster.bring_back(other, "cn1")
+        lifecycle.lose(other, "cn1")
+    lifecycle.bring_back(other, "cn1")
     boots.append(out(other, "cn1", "cat", "/proc/sys/kernel/random/boot_id"))
     assert len(set(boots)) == 4
     assert out(other, "cn1", "find", "/var/kept", "/run", "-maxdepth", "0") == "/var/kept\n/run"
@@ -286,12 +288,12 @@ def test_a_lost_node_comes_back_with_its_disk_and_a_boot_of_its_own(other: State
 
 
 def test_a_node_without_its_cable_lives_on_and_nothing_reaches_it(other: State) -> None:
-    cluster.up(other, PLAN)
+    lifecycle.up(other, PLAN)
     ssh = ("ssh", "-o", "ConnectTimeout=5", "cn1", "hostname")
-    cluster.plug(other, "cn1", plugged=False)
+    lifecycle.plug(other, "cn1", plugged=False)
     assert on(other, "cn2", *ssh).returncode == 255
     assert out(other, "cn1", "hostname") == "cn1"
-    cluster.plug(other, "cn1", plugged=True)
+    lifecycle.plug(other, "cn1", plugged=True)
     assert out(other, "cn2", *ssh) == "cn1"
 
 
@@ -314,14 +316,14 @@ def test_libvirt_is_started_again_among_the_node_s_own_processes(lab: State) -> 
 
 
 def test_down_leaves_no_namespace_mount_process_cgroup_or_file(other: State) -> None:
-    cluster.up(other, PLAN)
+    lifecycle.up(other, PLAN)
     spaces = [space_of(other, node) for node in ("fe", "cn1", "cn2")]
     assert all(living(space) for space in spaces)
     assert traces(other) != []
-    assert cluster.down(other) is True
+    assert lifecycle.down(other) is True
     assert traces(other) == []
     assert [living(space) for space in spaces] == [set(), set(), set()]
-    assert cluster.down(other) is False
+    assert lifecycle.down(other) is False
 
 
 @pytest.mark.parametrize("where", ["network.make", "_start", "_wait"])
@@ -329,38 +331,38 @@ def test_up_after_an_up_that_was_killed(other: State, where: str) -> None:
     """It dies in the middle of that step: after the first namespaces, the first node, or all nodes."""
     killed = f"""
 import os, pathlib, signal, sys
-from lab import cluster
-from lab.state import State
+from lab.cluster import lifecycle
+from lab.system.state import State
 owner, _, name = {where!r}.rpartition(".")
-owner = getattr(cluster, owner) if owner else cluster
+owner = getattr(lifecycle, owner) if owner else lifecycle
 step = getattr(owner, name)
 def die(*arguments):
     if name != "_wait":
         step(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(owner, name, die)
-cluster.up(State(pathlib.Path(sys.argv[1])), cluster.Plan(runtime=pathlib.Path(sys.prefix), bare=True))
+lifecycle.up(State(pathlib.Path(sys.argv[1])), lifecycle.Plan(runtime=pathlib.Path(sys.prefix), bare=True))
 """
-    done = subprocess.run([sys.executable, "-c", killed, str(other.directory)], cwd=cluster.CHECKOUT, check=False)
+    done = subprocess.run([sys.executable, "-c", killed, str(other.directory)], cwd=places.CHECKOUT, check=False)
     assert done.returncode == -signal.SIGKILL
     with pytest.raises(LabError, match="no lab is up"):
         other.running()
-    assert cluster.up(other, PLAN) is True
+    assert lifecycle.up(other, PLAN) is True
     assert out(other, "cn2", "hostname") == "cn2"
 
 
 def test_a_node_that_cannot_start_is_named_and_leaves_nothing(
     other: State, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mounts = cluster._mounts
+    mounts = lifecycle._mounts
 
     def without_venv(state: State, facts: t.Any, name: str) -> t.Any:
         there = mounts(state, facts, name)
         return tuple(one for one in there if name != "cn1" or one.target != str(OWN_VENV))
 
-    monkeypatch.setattr(cluster, "_mounts", without_venv)
+    monkeypatch.setattr(lifecycle, "_mounts", without_venv)
     with pytest.raises(LabError, match=r"node cn1 did not come up"):
-        cluster.up(other, PLAN)
+        lifecycle.up(other, PLAN)
     assert traces(other) == []
     assert "cn1" not in capfd.readouterr().out
 
@@ -369,33 +371,6 @@ def test_a_directory_that_is_not_a_lab_s_is_left_alone(other: State) -> None:
     other.directory.mkdir()
     (other.directory / "thesis.tex").write_text("years of work")
     with pytest.raises(LabError, match="not empty"):
-        cluster.up(other, PLAN)
-    assert cluster.down(other) is False
+        lifecycle.up(other, PLAN)
+    assert lifecycle.down(other) is False
     assert (other.directory / "thesis.tex").read_text() == "years of work"
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("cn1",),
-        ("fe", "fe"),
-        ("fe", "cn-1"),
-        ("fe", "CN1"),
-        ("fe", "sw"),
-        ("fe", "../x"),
-        ("fe", "n1."),
-        ("fe", "n1..site"),
-        ("fe", ".n1"),
-        ("fe", "n1.site.example"),
-    ],
-)
-def test_names_that_are_no_nodes_are_refused(names: tuple[str, ...]) -> None:
-    with pytest.raises(LabError):
-        addresses(names)
-
-
-def test_the_default_lab_does_not_own_the_names_of_others(tmp_path: pathlib.Path) -> None:
-    default, mine = State(pathlib.Path("/run/vtorque-lab")), State(tmp_path)
-    assert default.owns(default.name("cn1"))
-    assert not default.owns(mine.name("cn1"))
-    assert not mine.owns(default.name("cn1"))

@@ -13,8 +13,10 @@ import typing as t
 
 import pytest
 
-from lab import cluster, runtime
-from lab.state import State
+from lab.cluster import lifecycle, on_nodes
+from lab.installation import runtime
+from lab.system import places
+from lab.system.state import State
 
 NODES = ("fe", "cn1", "cn2")
 CHECK = """
@@ -26,7 +28,7 @@ print(policy_file.load())
 def on(
     state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    line = cluster.command(state.running(), node, arguments, user=user)
+    line = on_nodes.command(state.running(), node, arguments, user=user)
     return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
 
 
@@ -38,11 +40,11 @@ def out(state: State, node: str, *arguments: str, user: str = "root", stdin: str
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[State]:
-    runtime.install(cluster.CHECKOUT, cluster.RUNTIME)
+    runtime.install(places.CHECKOUT, places.RUNTIME)
     state = State(tmp_path_factory.mktemp("site") / "state")
-    cluster.up(state, cluster.Plan(pool=pathlib.Path(tmp_path_factory.mktemp("pool"))))
+    lifecycle.up(state, lifecycle.Plan(pool=pathlib.Path(tmp_path_factory.mktemp("pool"))))
     yield state
-    cluster.down(state)
+    lifecycle.down(state)
 
 
 def test_nodes_run_the_installed_collection(lab: State) -> None:

@@ -13,9 +13,9 @@ import typing as t
 
 import pytest
 
-from lab import cgroups, network
 from lab.hosts import fleet, manifest
-from lab.state import LabError, State
+from lab.system import cgroups, network
+from lab.system.state import LabError, State
 
 
 def ssh(state: State, host: str, *arguments: str) -> str:

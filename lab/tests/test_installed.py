@@ -9,16 +9,17 @@ import pathlib
 import subprocess
 import sys
 
-from lab import cluster, installed
-from lab.state import State
+from lab.cluster import lifecycle, on_nodes
+from lab.installation import installed
+from lab.system.state import State
 
 
 def raised(state: State, place: pathlib.Path) -> None:
-    cluster.up(state, cluster.Plan(("fe",), runtime=pathlib.Path(sys.prefix), bare=True, by_roles=place))
+    lifecycle.up(state, lifecycle.Plan(("fe",), runtime=pathlib.Path(sys.prefix), bare=True, by_roles=place))
 
 
 def on_fe(state: State, script: str) -> str:
-    line = cluster.command(state.running(), "fe", ["/bin/sh", "-c", script])
+    line = on_nodes.command(state.running(), "fe", ["/bin/sh", "-c", script])
     return subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=600, check=True).stdout
 
 
@@ -29,10 +30,10 @@ def keep(place: pathlib.Path) -> pathlib.Path:
     try:
         raised(state, place)
         on_fe(state, f"mkdir -p /opt/vtorque && echo {place.name} >/opt/vtorque/which && echo {place.name} >/etc/which")
-        cluster.lose(state, "fe")
+        lifecycle.lose(state, "fe")
         installed.keep(state, ["fe"], place)
     finally:
-        cluster.down(state)
+        lifecycle.down(state)
     return place
 
 
@@ -46,6 +47,6 @@ def test_disks_stay_as_long_as_a_lab_stands_on_them(tmp_path: pathlib.Path) -> N
         assert not other.exists()
         assert on_fe(lab, "cat /opt/vtorque/which /etc/which") == "f0\nf0\n"
     finally:
-        cluster.down(lab)
+        lifecycle.down(lab)
     installed.forget(tmp_path)
     assert not former.exists()

@@ -11,9 +11,9 @@ import subprocess
 
 import pytest
 
-from lab import cgroups
 from lab.machine import hardware, machine, patience
-from lab.state import Facts, LabError, Process, State
+from lab.system import cgroups
+from lab.system.state import Facts, LabError, Process, State
 
 
 def test_command_without_a_machine_says_how_to_boot_it(tmp_path: pathlib.Path) -> None:

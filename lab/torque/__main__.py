@@ -18,11 +18,11 @@ def main(arguments: t.Sequence[str]) -> int:
     name = os.path.basename(arguments[0])  # noqa: PTH119
     rest = list(arguments[1:])
     if name == "qsub":
-        from .submit import main as qsub
+        from .commands.submit import main as qsub
 
         return qsub(rest)
     if name in ("qdel", "qsig", "qhold", "qrls", "qrerun", "qalter", "qmgr", "momctl"):
-        from . import control
+        from .commands import control
 
         return int(getattr(control, name)(rest))
     from .daemons import main as daemon

@@ -11,12 +11,12 @@ import pathlib
 import typing as t
 
 from . import install
-from .wire import SOCKETS
+from .shared.wire import SOCKETS
 
 
 def node(text: str) -> t.Any:
     """A node of the server's list: `cn1:2` or `cn1:2:fast:big` (slots, properties)."""
-    from .nodes import Node
+    from .server.nodes import Node
 
     name, *arguments = text.split(":")
     number = arguments[0] if arguments else "1"
@@ -64,11 +64,11 @@ def main(arguments: list[str]) -> int:
         )
         return 0
     if options.command == "mom":
-        from .mom import serve
+        from .mom.daemon import serve
 
         return serve(options.home, options.socket_dir, options.host, options.poll, options.recovers, options.cgroups)
-    from .server import Settings
-    from .server_daemon import serve as serve_jobs
+    from .server.daemon import serve as serve_jobs
+    from .server.server import Settings
 
     return serve_jobs(
         Settings(

@@ -11,12 +11,14 @@ import os
 import pathlib
 import zipfile
 
-from .wire import SOCKETS
+from .shared.wire import SOCKETS
 
 COMMANDS = ("qsub", "qstat", "qdel", "qsig", "qhold", "qrls", "qrerun", "qalter", "qmgr", "pbsnodes", "momctl")
 ARCHIVE = "/usr/local/lib/lab-torque.pyz"
 LOOKS = ("qstat", "pbsnodes")
 """Commands that are a file of their own, which starts sooner than the archive."""
+INSTALLED = "lab/torque/shared/installed.py"
+"""Of the archive: where its commands find their server."""
 SHEBANG = b"#!/usr/bin/python3 -SEI\n"
 ENTRY = "import sys\nfrom lab.torque.__main__ import main\nsys.exit(main(sys.argv))\n"
 
@@ -28,9 +30,9 @@ def build(sockets: str = SOCKETS, host: str = "", server: str = "fe", home: str 
         host: the host for which it speaks; "" for the name of the host it runs on.
     """
     here = pathlib.Path(__file__).parent
-    sources = {f"lab/torque/{path.name}": path.read_text() for path in sorted(here.glob("*.py"))}
+    sources = {f"lab/torque/{path.relative_to(here)}": path.read_text() for path in sorted(here.rglob("*.py"))}
     sources["lab/__init__.py"] = ""
-    sources["lab/torque/installed.py"] = f"SOCKETS, HOST, SERVER, HOME = {sockets!r}, {host!r}, {server!r}, {home!r}\n"
+    sources[INSTALLED] = f"SOCKETS, HOST, SERVER, HOME = {sockets!r}, {host!r}, {server!r}, {home!r}\n"
     sources["__main__.py"] = ENTRY
     buffer = io.BytesIO()
     buffer.write(SHEBANG)
@@ -43,7 +45,7 @@ def build(sockets: str = SOCKETS, host: str = "", server: str = "fe", home: str 
 
 def build_look(archive: str, sockets: str, host: str, server: str) -> bytes:
     """The program that is `qstat` and `pbsnodes`; for the arguments see `build`."""
-    source = (pathlib.Path(__file__).parent / "look_client.py").read_bytes()
+    source = (pathlib.Path(__file__).parent / "commands/look_client.py").read_bytes()
     return SHEBANG + source + f"\n\nsys.exit(main(sys.argv, {(archive, sockets, host, server)!r}))\n".encode()
 
 

@@ -9,9 +9,9 @@ import pathlib
 import typing as t
 
 from ..module_utils.errors import UserFault, VTorqueError
-from ..module_utils.host.host_files import OF_CONTROLLER, SPEC
+from ..module_utils.host.host_files import CONTROLLER_KEYS, SPEC
 from ..module_utils.rendering.templates import render
-from ..plugin_utils.play.controller_action import ControllerAction
+from ..plugin_utils.job_actions.controller_action import ControllerAction
 
 Entry = t.Dict[str, t.Any]
 
@@ -49,7 +49,7 @@ def plain_entries(entry: Entry) -> list[Entry]:
 
 
 def _plain(entry: Entry, word: str | None) -> Entry:
-    plain = {key: value for key, value in entry.items() if key not in OF_CONTROLLER}
+    plain = {key: value for key, value in entry.items() if key not in CONTROLLER_KEYS}
     plain["path"] = _with(entry["path"], word)
     if entry.get("template") is not None:
         plain["content"] = render(_with(entry["template"], word), site_dir=None, **(entry.get("values") or {}))

@@ -12,7 +12,7 @@ import typing as t
 from ..module_utils.errors import UserFault, VTorqueError
 from ..module_utils.node.pool import recipe_bundle
 from ..module_utils.node.pool.recipe import Recipe, RecipeErrors, read
-from ..plugin_utils.play.controller_action import ControllerAction
+from ..plugin_utils.job_actions.controller_action import ControllerAction
 
 SPEC: t.Final[dict[str, t.Any]] = {"src": {"type": "path", "required": True}, "dest": {"type": "path"}}
 

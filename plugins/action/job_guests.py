@@ -12,28 +12,29 @@ import multiprocessing
 import os
 import pathlib
 import signal
-import sys
 import time
 import typing as t
 
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.config import policy_file
+from ..module_utils.job.config.parameters import DEFAULT_PREFIX
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
+from ..module_utils.state.phases import write_phase
 from ..module_utils.system import files
 from ..module_utils.system.clock import Deadline
 from ..module_utils.system.process import prctl
 from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
 from ..module_utils.wire import form, messages, node_answers
-from ..module_utils.wire.node_command import ssh_command
+from ..module_utils.wire.node_command import PROGRAM, program_path, ssh_command
 from ..plugin_utils.faststart import ansible_internals, early_login, node_socket
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, keep, phase
-from ..plugin_utils.play.job_map import hosts_of, map_of
-from ..plugin_utils.play.node_answer import Answer, names_brought, read_answer, require_distinct
-from ..plugin_utils.play.node_connection import NodeCall, Reply, hear_all, local_command
-from ..plugin_utils.play.replacement import Replacement, ask
-from ..plugin_utils.play.start_files import (
+from ..plugin_utils.job_actions.action_base import JobAction, JobPlace, Outcome, phase, write_record
+from ..plugin_utils.job_actions.job_map import build_job_map, hosts_of
+from ..plugin_utils.job_actions.node_answer import Answer, names_brought, read_answer, require_distinct
+from ..plugin_utils.job_actions.node_connection import NodeCall, Reply, local_command, read_replies
+from ..plugin_utils.job_actions.replacement import Replacement, send_part
+from ..plugin_utils.job_actions.start_files import (
     bare_file,
     guests_file,
     read_bare,
@@ -68,9 +69,9 @@ class ActionModule(JobAction):
         self._superior = host
         self._config = pathlib.Path(args["config"])
         wanted = args["state"]
-        timeout_s = time_left_s(args["timeout"], os.environ)
+        timeout_s = remaining_s(args["timeout"], os.environ)
         before = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in hosts}
-        plan = plan_of(place, wanted)
+        plan = load_plan(place, wanted)
         self._brought = names_brought(plan)
         if plan is None and wanted == "present":
             if self.checking:
@@ -84,10 +85,10 @@ class ActionModule(JobAction):
             return Outcome(any(before.values()) != any(after.values()), before, after)
         with dying_with_ansible():
             if wanted == "absent" or plan is None:
-                return self._absent(place, parts, before, args["prefix"])
-            return self._present(place, plan, parts, before, args["prefix"])
+                return self._request_removal(place, parts, before, args["prefix"])
+            return self._request_guests(place, plan, parts, before, args["prefix"])
 
-    def _present(
+    def _request_guests(
         self,
         place: JobPlace,
         plan: JobPlan,
@@ -107,24 +108,24 @@ class ActionModule(JobAction):
             for some in in_turn(list(parts), ansible_setting("DEFAULT_FORKS", MANY)):
                 made = tuple(calls)
                 new = [call_of(parts[name]) for name in some]
-                answers = self._ask(place, "present", new, parts, made, replacement)
+                answers = self._request(place, "present", new, parts, made, replacement)
                 for name, answer in answers.items():
                     guests = [form.to_dict(guest) for guest in answer.guests]
-                    keep(guests_file(place, name), {"guests": guests})
+                    write_record(guests_file(place, name), {"guests": guests})
                     if answer.bare is not None:
-                        keep(bare_file(place, name), form.to_dict(answer.bare))
+                        write_record(bare_file(place, name), form.to_dict(answer.bare))
                 for name in calls.keys() & {one.node for one in replacement.plan.idle}:
                     calls.pop(name).hang_up()
             self._join(place, replacement.plan, list(calls.values()))
         after = {name: [guest_facts(guest) for guest in read_guests(place, name)] for name in calls}
         return Outcome(before != after, before, after, {"guests": after})
 
-    def _absent(
+    def _request_removal(
         self, place: JobPlace, parts: dict[str, messages.NodePart], before: dict[str, t.Any], prefix: str | None
     ) -> Outcome:
         with contextlib.ExitStack() as stack:
             calls = [stack.enter_context(self._call(place, part, prefix)) for part in parts.values()]
-            answers = self._ask(place, "absent", calls, parts)
+            answers = self._request(place, "absent", calls, parts)
             for call in calls:
                 call.hang_up()
         removed = sum(len(answer.removed) for answer in answers.values())
@@ -133,15 +134,15 @@ class ActionModule(JobAction):
     def _call(self, place: JobPlace, part: messages.NodePart, prefix: str | None) -> NodeCall:
         """The conversation with a node; where the hook has begun one with this machine's, it goes on."""
         variables = self._known.get("hostvars", {}).get(part.node, {})
-        program = program_of(prefix)
+        program = node_program(prefix)
         if variables.get("ansible_connection", "ssh") != "local":
             host = str(variables.get("ansible_host", part.node))
             command = ssh_command(program, host, ansible_setting("DEFAULT_TIMEOUT", CONNECTION_S))
             return NodeCall(part.node, command, far=True)
-        begun = asked_already(place, part) if part.do == "present" and prefix is None else None
+        begun = find_early_request(place, part) if part.do == "present" and prefix is None else None
         return NodeCall(part.node, local_command(program), begun)
 
-    def _ask(
+    def _request(
         self,
         place: JobPlace,
         what: str,
@@ -164,7 +165,7 @@ class ActionModule(JobAction):
 
         def read(node: str, reply: Reply) -> None:
             answers[node] = read_answer(parts[node], reply.status, reply.output, reply.complaint, self._brought)
-            keep_phase(place, f"{what}.{node}", began, tick)
+            write_phase(place.run_dir, f"{what}.{node}", began=began, seconds=time.monotonic() - tick)
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
                 bare_file(place, node).unlink(missing_ok=True)
@@ -182,10 +183,10 @@ class ActionModule(JobAction):
             return replacement.call_instead(node, error, made=booted(), timeout_s=left_s) if replacement else None
 
         for call in calls:
-            ask(call, parts[call.node])
+            send_part(call, parts[call.node])
         deadline = Deadline.after(max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S)
         patience_s = OTHER_NODES_S if what == "present" else float("inf")
-        errors = hear_all(calls, read, deadline, patience_s=patience_s, replace=replace)
+        errors = read_replies(calls, read, deadline, patience_s=patience_s, replace=replace)
         if errors and replacement is not None:
             errors = {**replacement.errors, **errors}
         raise_for(place, errors, superior=self._superior, made=booted())
@@ -198,11 +199,11 @@ class ActionModule(JobAction):
             bare = read_bare(place, plan)
             everyone = (one for some in guests.values() for one in some)
             require_distinct(everyone, f"the nodes of job {place.job_id}", bare)
-            timeout_s = time_left_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else JOIN_S
+            timeout_s = remaining_s(None, os.environ) if "VTORQUE_DEADLINE" in os.environ else JOIN_S
             hosts = hosts_of(plan, guests, bare)
             for call in calls:
-                job_map = map_of(plan, hosts, call.node, timeout_s)
-                call.say(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
+                job_map = build_job_map(plan, hosts, call.node, timeout_s)
+                call.send_line(json.dumps(form.to_dict(job_map), ensure_ascii=True).encode("ascii"))
 
             # a broken configuration is the shell's to meet, which tells it
             policy, broken = policy_file.load_usable(lambda: policy_file.load(self._config))
@@ -215,7 +216,7 @@ class ActionModule(JobAction):
                 answer = read_answer(part, reply.status, reply.output, reply.complaint, self._brought)
                 save_answer(place, layout.StepFile.UPDATES, node, answer.updates)
 
-            raise_for(place, hear_all(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
+            raise_for(place, read_replies(calls, read, Deadline.after(timeout_s + NODE_ANSWER_MARGIN_S)))
             if broken is None and late:
                 early_login.begin(place, plan, bare, policy)
             for call in calls:  # all of them end now, and not one after the other
@@ -248,17 +249,11 @@ def raise_for(
         return
     for node, error in errors.items():
         with contextlib.suppress(VTorqueError):
-            keep(place.file(layout.StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
+            write_record(place.file(layout.StepFile.ERROR.of(node)), {**error.to_dict(), "host": node})
     raise gather(errors, superior=superior, made=made)
 
 
-def keep_phase(place: JobPlace, name: str, began: float, tick: float) -> None:
-    """Note a phase that just ended (`phase.<name>.json`)."""
-    figure = {"began": round(began, 3), "seconds": round(time.monotonic() - tick, 4)}
-    keep(place.file(layout.StepFile.PHASE.of(name)), figure)
-
-
-def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
+def find_early_request(place: JobPlace, part: messages.NodePart) -> node_socket.EarlyNode | None:
     """The way to this node's program, when the hook has asked it for exactly this part.
 
     Args:
@@ -281,15 +276,14 @@ def asked_already(place: JobPlace, part: messages.NodePart) -> node_socket.Early
     return node if asked.get("digest") == node_socket.digest(part) else None
 
 
-def program_of(prefix: str | None) -> pathlib.Path:
-    """`vtorque-node` on the nodes: they have one prefix, which is where this Ansible is installed on one of them."""
-    here = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
-    if prefix is None and here.exists():
-        return here
-    return pathlib.Path(prefix or "/opt/vtorque") / "bin" / "vtorque-node"
+def node_program(prefix: str | None) -> pathlib.Path:
+    """Return `vtorque-node` on the nodes: they have one prefix, which is where this Ansible runs on one of them."""
+    if prefix is None and PROGRAM.exists():
+        return PROGRAM
+    return program_path("vtorque-node", prefix or DEFAULT_PREFIX)
 
 
-def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
+def remaining_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     """Seconds that the node may take: as given, or what is left until `VTORQUE_DEADLINE`, less a margin.
 
     The wire carries seconds, not a moment: the clocks of two nodes may differ.
@@ -319,7 +313,7 @@ def time_left_s(given: float | None, environment: t.Mapping[str, str]) -> float:
     return round(left, 3)
 
 
-def plan_of(place: JobPlace, wanted: str) -> JobPlan | None:
+def load_plan(place: JobPlace, wanted: str) -> JobPlan | None:
     """The plan of the start, read once for all hosts; None: there is none, or none that can be read for `absent`.
 
     Args:

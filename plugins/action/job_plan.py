@@ -15,9 +15,9 @@ from ..module_utils.job.config import policy_file
 from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.state import layout
 from ..module_utils.system import files
-from ..plugin_utils.bridge.planning import inputs_of, plan_of
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
-from ..plugin_utils.play.start_files import read_plan, remove
+from ..plugin_utils.bridge.planning import create_plan, inputs_of
+from ..plugin_utils.job_actions.action_base import JobAction, JobPlace, Outcome, phase
+from ..plugin_utils.job_actions.start_files import read_plan, remove
 
 
 class ActionModule(JobAction):
@@ -47,7 +47,7 @@ class ActionModule(JobAction):
             lines = pathlib.Path(given) if given else node.node_file(policy, place.job_id)
             inputs = inputs_of(job, policy, lines)
             old = read_plan(place)
-            new = old if old is not None and old.inputs == inputs.digest else plan_of(inputs)
+            new = old if old is not None and old.inputs == inputs.digest else create_plan(inputs)
             # one that is taken over need not be compared with itself
             was, now = ("", "") if new is old else (old.decision if old else "", new.decision)
             changed = was != now

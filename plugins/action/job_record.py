@@ -17,15 +17,15 @@ from ..module_utils.state import layout, login_fifos, records, shell_link
 from ..module_utils.system import files
 from ..module_utils.wire.form import to_dict
 from ..module_utils.wire.node_answers import GuestFacts
-from ..plugin_utils.play.action_base import JobAction, JobPlace, Outcome, phase
-from ..plugin_utils.play.shell_access import (
+from ..plugin_utils.job_actions.action_base import JobAction, JobPlace, Outcome, phase
+from ..plugin_utils.job_actions.shell_access import (
     all_guests,
     ready_record,
     shell_of,
     spec_of,
     write_access,
 )
-from ..plugin_utils.play.start_files import (
+from ..plugin_utils.job_actions.start_files import (
     read_bare,
     read_error,
     read_guests,
@@ -69,7 +69,7 @@ class ActionModule(JobAction):
             with phase(place, "record"):
                 write_access(place, plan, guests)
                 files.write_json(place.file(layout.READY), ready, reader_uid=plan.owner.uid)
-            self._keep(place, directory, plan, guests)
+            self._write_record(place, directory, plan, guests)
             shell_link.point(shell, place.run_dir, place.root)  # last: the shell believes nothing that is not linked
         return Outcome(changed, before, after)
 
@@ -83,7 +83,7 @@ class ActionModule(JobAction):
         gone += remove(place.file(name) for name in layout.SHELL_FILES)
         if plan is not None:
             guests = [(node, facts) for node in plan.parts for facts in read_guests(place, node)]
-            self._keep(place, directory, plan, guests, ended=time.time())
+            self._write_record(place, directory, plan, guests, ended=time.time())
         step = layout.StepFile
         kinds = (step.GUESTS, step.BARE, step.PHASE, step.UPDATES, step.REPLACED)
         gone += remove(
@@ -91,7 +91,7 @@ class ActionModule(JobAction):
         )
         return Outcome(bool(gone), before, [], {"removed": len(gone)})
 
-    def _keep(
+    def _write_record(
         self,
         place: JobPlace,
         directory: pathlib.Path,

@@ -16,7 +16,7 @@ from ..module_utils.job.config.policy_writer import policy_text
 from ..module_utils.job.config.role_variables import misspelt
 from ..module_utils.job.request.value_types import KeyFault
 from ..module_utils.time_budget import least_alarm_s
-from ..plugin_utils.play.controller_action import ControllerAction
+from ..plugin_utils.job_actions.controller_action import ControllerAction
 
 SPEC: t.Final[dict[str, t.Any]] = {
     "settings": {"type": "dict", "required": True},
@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
         try:
             text, policy = checked_text(args["settings"], args["path"])
         except VTorqueError as error:
-            faults = [_told(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
+            faults = [_describe_fault(fault, args["prefix"]) for fault in getattr(error, "faults", ())]
             if faults:
                 return {**result, **self.refused(f"{error.what} was not written", faults + unread)}
             return {**result, "failed": True, "msg": str(error), "faults": faults}
@@ -95,7 +95,7 @@ def former(text: str, path: str) -> dict[str, t.Any]:
 
     Returns:
         `policy`, every parameter; `said`, those that are not at their defaults; `fault`, what is wrong with it, or "";
-        `readable`, is it of the form of a configuration; `by_hand`, did somebody write it, or edit what we wrote?
+        `readable`, whether it has the form of a configuration; `by_hand`, whether a person wrote or edited it.
     """
     policy, fault, readable = Policy(), "", True
     try:
@@ -128,7 +128,7 @@ def alarm_of(policy: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {"seconds": seconds, "parameter": decides}
 
 
-def _told(fault: KeyFault, prefix: str) -> str:
+def _describe_fault(fault: KeyFault, prefix: str) -> str:
     """A fault as whoever wrote the variables knows them; the line is of a file that is not there."""
     name = prefix + fault.key
     where = "" if fault.origin.startswith("line ") else f" ({fault.origin})"

@@ -80,7 +80,7 @@ from ..module_utils.job.config import policy_file
 from ..module_utils.state import layout
 from ..module_utils.system import files
 from ..module_utils.wire.messages import HOST_NAME, JOB_ID
-from ..plugin_utils.play.action_base import JobPlace, leave_error
+from ..plugin_utils.job_actions.action_base import JobPlace, leave_error
 
 SUFFIXES = ("pbs_nodefile.yml", "pbs_nodefile.yaml")
 NODEFILE_LIMIT = 1 << 24
@@ -120,12 +120,12 @@ class InventoryModule(BaseInventoryPlugin):
             return distinct(lines), {}
         if not re.fullmatch(JOB_ID, job_id):
             raise VTorqueError(f"job_id={job_id[:80]!r}", "not of the form number.server or number[index].server")
-        nodes, start, run_dir = self._ask(job_id, directory, lines)
+        nodes, start, run_dir = self._query_server(job_id, directory, lines)
         variables = {"vtorque_job_id": job_id, "vtorque_start": start, "vtorque_run_dir": str(run_dir)}
         variables["vtorque_config"] = self.get_option("config")
         return nodes, variables | ({"vtorque_nodefile": nodefile} if nodefile else {})
 
-    def _ask(
+    def _query_server(
         self, job_id: str, directory: pathlib.Path, lines: tuple[str, ...] | None
     ) -> tuple[tuple[str, ...], int, pathlib.Path]:
         known = planned(job_id, directory)

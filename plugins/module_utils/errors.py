@@ -135,6 +135,17 @@ def broken_disk(error: BaseException) -> OSError | None:
     return cause if found else None
 
 
+@leaves_nothing
+def disk_fault(what: str, why: str) -> NodeFault:
+    """Return the fault of a node whose disk is full or broken.
+
+    Args:
+        what: cannot be written.
+        why: as the system reports it.
+    """
+    return NodeFault(what, why, "free some space, or see to the disk", cause="disk")
+
+
 class SiteFault(VTorqueError):
     """DHCP, pool, home server, batch server or policy: nothing goes offline for it."""
 

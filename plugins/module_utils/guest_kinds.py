@@ -18,7 +18,7 @@ class GuestKind:
         seeds: where the templates of its seed lie.
         seed_files: what its seed holds.
         domain: the template of its domain.
-        linux: has it users, a shell and sshd, mounts, and a root who hears of the job over a channel?
+        linux: whether it has users, a shell, sshd, mounts, and a root who learns of the job over a channel.
     """
 
     name: str

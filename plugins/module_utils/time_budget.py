@@ -144,15 +144,15 @@ EARLY_SSH_END_S = 1.0
 """Bounds: the end of the ssh that was begun for the job's shell, once it was killed.
 Waits: the hook.
 Why: only a process that hangs in the kernel takes longer."""
-LEFT_PROCESSES_END_S = 6.0
+LEFTOVER_PROCESSES_END_S = 6.0
 """Bounds: the end of leftover processes of a job on the node itself.
 Waits: the epilogue.
 Why: they are asked to end, then killed, in a few rounds."""
-LEFT_PROCESSES_GRACE_S = 1.0
+LEFTOVER_PROCESSES_GRACE_S = 1.0
 """Bounds: those processes between the request to end and the end by force, within this.
 Waits: the epilogue.
 Why: the batch system has signalled the job before."""
-LEFT_PROCESSES_ROUND_S = 0.5
+LEFTOVER_PROCESSES_ROUND_S = 0.5
 """Bounds: the end of those that were killed, before the search for what they started meanwhile, within this.
 Waits: the epilogue.
 Why: the kernel needs milliseconds."""
@@ -307,7 +307,7 @@ Why: it ends late steps itself."""
 
 # A node that removes guests
 
-LEFT_LOOK_S = 2.0
+LEFTOVERS_CHECK_S = 2.0
 """Bounds: the connection to libvirt that tells what is left.
 Waits: `vtorque-node`.
 Why: what failed may be libvirt's silence, which has used up the time."""

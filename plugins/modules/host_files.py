@@ -144,7 +144,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.host_files import OF_CONTROLLER, SPEC, Change, Entry, Placing, PlacingError
+from ..module_utils.host.host_files import CONTROLLER_KEYS, SPEC, Change, Entry, EntryWriter, PlacingError
 
 
 class QuietModule(AnsibleModule):
@@ -162,7 +162,7 @@ def main() -> None:
     )
     # not every text once more
     invocation = {"module_args": {"entries": [entry["path"] for entry in module.params["entries"]]}}
-    plain = [{key: entry[key] for key in entry if key not in OF_CONTROLLER} for entry in module.params["entries"]]
+    plain = [{key: entry[key] for key in entry if key not in CONTROLLER_KEYS} for entry in module.params["entries"]]
 
     def run(argv: t.Sequence[str]) -> tuple[int, str]:
         status, out, error = module.run_command(list(argv))
@@ -172,10 +172,10 @@ def main() -> None:
         module.set_default_selinux_context(place, False)
 
     os.umask(0o022)  # of the directories above what is wanted
-    placing = Placing(check=module.check_mode, gone=module.params["gone"], label=label, run=run)
+    writer = EntryWriter(check=module.check_mode, removed_paths=module.params["gone"], label=label, run=run)
     failure = ""
     try:
-        changes: t.Sequence[Change] = placing.all(Entry(**entry) for entry in plain)
+        changes: t.Sequence[Change] = writer.apply(Entry(**entry) for entry in plain)
     except PlacingError as error:
         failure, changes = str(error), error.changes
     result: dict[str, t.Any] = {"paths": [change.path for change in changes], "invocation": invocation}

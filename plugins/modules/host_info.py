@@ -60,7 +60,7 @@ import pathlib
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host.host_questions import ask, fault_of
+from ..module_utils.host.host_questions import fault_of, run_question
 
 
 class QuietModule(AnsibleModule):
@@ -84,7 +84,7 @@ def main() -> None:
     for name, question in module.params["questions"].items():
         if fault := fault_of(question):
             module.fail_json(msg=f"{name} is no question: {fault}", invocation=invocation)
-        answers[name] = ask(question, pathlib.Path(module.tmpdir), module.params["timeout"])
+        answers[name] = run_question(question, pathlib.Path(module.tmpdir), module.params["timeout"])
         if question.get("must") and answers[name]["rc"] != 0:
             reason = answers[name]["stderr"] or answers[name]["stdout"]
             module.fail_json(

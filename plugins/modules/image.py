@@ -198,7 +198,7 @@ def present(params: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
     keys = ("name", "distro", "arch", "description", "boot", "cmdline", "made", "inputs", "warm")
     disk, kernel, initrd = (pathlib.Path(params[key]) if params[key] else None for key in ("src", "kernel", "initrd"))
     rdma = {None: None, True: "yes", False: "no"}[params["rdma"]]
-    wanted = revision.Wanted(
+    wanted = revision.RevisionSpec(
         disk=disk,
         kernel=kernel,
         initrd=initrd,

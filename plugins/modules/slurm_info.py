@@ -98,7 +98,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.errors import VTorqueError
 from ..module_utils.job.batch.host_match import same_host
 from ..module_utils.job.batch.slurm.adapter import Slurm
-from ..module_utils.job.batch.slurm.comment import is_ours
+from ..module_utils.job.batch.slurm.comment import wants_guests
 from ..module_utils.job.batch.slurm.doctor_checks import VERSION, check_server, plain_sbatch_lines
 
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
@@ -110,7 +110,7 @@ MOST = 20
 """Settings that are looked at."""
 
 
-class Written(Slurm):
+class ExtendedSlurm(Slurm):
     """The site's Slurm, as it would be with further lines in slurm.conf."""
 
     lines: t.Mapping[str, str] = {}
@@ -134,7 +134,7 @@ def run(
         remedy = "vtorque_slurm_bin must name the directory that has them"
         return {**found, "faults": [f"{', '.join(lacking)} of Slurm not in {commands}: {remedy}"]}
     found["installed"] = True
-    batch = Written(commands, timeout_s=TIMEOUT_S)
+    batch = ExtendedSlurm(commands, timeout_s=TIMEOUT_S)
     try:
         settings = batch.configuration()
         if tuple(map(int, re.findall(r"[0-9]+", settings.get("SLURM_VERSION", ""))[:2])) != VERSION:
@@ -147,11 +147,11 @@ def run(
     except VTorqueError as error:
         return {**found, "faults": [f"{error}: do sinfo and squeue work here, as root? Is munged running?"]}
     found["calls"] = _calls(settings, launchers) if is_known else []
-    found["jobs"] = [batch.display_id(job.job_id) for job in jobs if is_ours(job.x) and job.state != "C"]
+    found["jobs"] = [batch.display_id(job.job_id) for job in jobs if wants_guests(job.x) and job.state != "C"]
     return found
 
 
-def _settings(batch: Written, nodes: t.Sequence[str]) -> list[str]:
+def _settings(batch: ExtendedSlurm, nodes: t.Sequence[str]) -> list[str]:
     """What the doctor finds of the settings, one after the other: it names the next one when a line is written."""
     found: list[str] = []
     while len(found) < MOST:

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from lab.state import LabError
+from lab.system.state import LabError
 
 from . import devices, disks, guests, iron, nodes, page, profiles, slurm, survive, warm
 from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, SURVIVE, WARM, Figure, flat, keep, of_guests, of_nodes

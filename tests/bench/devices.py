@@ -16,9 +16,9 @@ import shlex
 import subprocess
 import typing as t
 
-from lab import cluster
+from lab.cluster import on_nodes
 from lab.machine import hardware, machine, patience
-from lab.state import DEFAULT
+from lab.system.state import DEFAULT
 
 from . import iron
 from .figures import Figure
@@ -257,7 +257,7 @@ class MachineSite(Site):
 
     def line_in(self, node: str, arguments: t.Sequence[str], user: str = "root") -> list[str]:
         """The same, for a shell of the machine itself."""
-        return cluster.enter(self._inits[node], arguments, user=user)
+        return on_nodes.enter(self._inits[node], arguments, user=user)
 
     def sh(self, node: str, text: str, user: str = "root") -> str:
         """Run a line of shell on a node of it.

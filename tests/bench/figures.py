@@ -99,8 +99,10 @@ PAGE = (
     Figure("site_report_s", "the page, from the program's start to its end", 2.0),
     Figure("site_report_cpu_s", "the same, processor time", None),
     Figure("site_report_mib", "its size", 2.0),
+    Figure("job_watch_s", "the live view of a job, until it would query the batch server", 0.3),
+    Figure("job_watch_cpu_s", "the same, processor time", None),
 )
-"""The page of a site with 10,000 records (`vmgr site report`)."""
+"""The page of a site with 10,000 records (`vmgr site report`), and the beginning of `vmgr job watch`."""
 
 
 PROFILES = (

@@ -48,7 +48,7 @@ def make_image(pool: pathlib.Path) -> None:
     command = ["/usr/bin/qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(disk)]
     try:
         subprocess.run(command, capture_output=True, timeout=60, check=True)
-        publish.publish(revision.Wanted(IMAGE, disk, distro="debian", made="a benchmark"), pool)
+        publish.publish(revision.RevisionSpec(IMAGE, disk, distro="debian", made="a benchmark"), pool)
     except (subprocess.SubprocessError, VTorqueError) as error:
         raise Trouble(f"{IMAGE} cannot be published: {error}") from error
     finally:

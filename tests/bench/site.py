@@ -13,9 +13,10 @@ import signal
 import subprocess
 import typing as t
 
-from lab import batch, cluster
-from lab.node import VENV
-from lab.state import DEFAULT, LabError, State
+from lab import batch
+from lab.cluster import lifecycle, on_nodes
+from lab.system.places import VENV
+from lab.system.state import DEFAULT, LabError, State
 
 INSIDE = pathlib.Path(__file__).resolve().parent / "inside"
 USER = "alice"
@@ -83,7 +84,7 @@ class Site:
 
     def __enter__(self) -> Site:
         try:
-            cluster.up(self._state, cluster.Plan(("fe", *self._nodes), self._pool.absolute(), batch=self._system))
+            lifecycle.up(self._state, lifecycle.Plan(("fe", *self._nodes), self._pool.absolute(), batch=self._system))
         except LabError as error:
             raise Trouble(str(error)) from error
         return self
@@ -92,11 +93,11 @@ class Site:
         # whoever interrupts once more only waits for the same
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        cluster.down(self._state)
+        lifecycle.down(self._state)
 
     def line(self, node: str, arguments: t.Sequence[str], user: str) -> list[str]:
         """The command line that runs words on a node as a user."""
-        return cluster.command(self._state.running(), node, arguments, user=user)
+        return on_nodes.command(self._state.running(), node, arguments, user=user)
 
     @contextlib.contextmanager
     def program(self, node: str, name: str, *given: t.Any, user: str = "root") -> t.Iterator[Program]:

@@ -134,14 +134,14 @@ def test_stand_in_for_firmware_stops_the_processor_where_it_begins(
 
 def test_stand_in_answers_at_once_for_every_guest() -> None:
     """No two guests have one address, for their MACs differ; every order is done."""
-    spaces: dict[str, dict[str, t.Any]] = {name: {"Done": agent.Done} for name in stand_in.WORDS}
+    spaces: dict[str, dict[str, t.Any]] = {name: {"OrderResult": agent.OrderResult} for name in stand_in.WORDS}
     for name, arguments in stand_in.WORDS.items():
         exec(arguments, spaces[name])
     guests = [types.SimpleNamespace(name=f"vcn{n}-1", mac=f"52:54:00:00:{n:02x}:01") for n in (1, 0x20)]
     found = spaces["guest.readiness"]["wait_ready"](guests, None, None, None, ssh_timeout_s=5.0)
     assert found == {"vcn1-1": "10.0.1.1", "vcn32-1": "10.0.32.1"}
     orders = [(agent.Channel("vcn1-1", pathlib.Path("/none"), "token"), "script")]
-    assert spaces["guest.agent"]["order_all"](orders, None) == {"vcn1-1": agent.Done(0, "")}
+    assert spaces["guest.agent"]["order_all"](orders, None) == {"vcn1-1": agent.OrderResult(0, "")}
 
 
 def test_prologue_is_what_the_shell_to_be_has_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

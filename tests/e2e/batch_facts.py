@@ -43,6 +43,7 @@ class Batch:
         signal: sends a signal to the script; its name and the job behind it.
         release, requeue: by the owner or root, the job behind it.
         release_line: what a held job's owner is to type, as a format.
+        offline: the line of shell that lets a node get no more jobs, as a format.
         clear: the line of shell that takes back what a node has against jobs, as a format.
         alter: another user's attempt at a job, as formats.
         variables: of the environment of a job, as formats.
@@ -100,6 +101,7 @@ class Batch:
     release: tuple[str, ...]
     requeue: tuple[str, ...]
     release_line: str
+    offline: str
     clear: str
     alter: tuple[str, ...]
     variables: tuple[str, ...]
@@ -153,7 +155,7 @@ TORQUE = Batch(
     too_late=("invalid state", "Unknown Job"),
     drop_all=("qdel", "-p"), signal=("qsig", "-s"),
     release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
-    clear="pbsnodes -c -N '' {}",
+    offline="pbsnodes -o {}", clear="pbsnodes -c -N '' {}",
     alter=("qalter", "-v", "LD_PRELOAD=/home/bob/x.so", "{}"),
     variables=("PBS_JOBID={}", "PBS_NODENUM=0", "PBS_ENVIRONMENT=PBS_BATCH"), number="PBS_JOBID", hosts="PBS_NODEFILE",
     script="SC", counts=('echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN"', "np 3 nodes 2 ppn 1"),
@@ -173,7 +175,8 @@ SLURM = Batch(
     too_late=("already completing or completed", "Invalid job id"), drop_all=("scancel",),
     signal=("scancel", "-b", "-s"),
     release=("scontrol", "release"), requeue=("scontrol", "requeue"),
-    release_line="scontrol release {}", clear="scontrol update nodename={} state=resume",
+    release_line="scontrol release {}",
+    offline="scontrol update nodename={} state=drain reason=test", clear="scontrol update nodename={} state=resume",
     alter=("scontrol", "update", "jobid={}", "comment=mine"),
     variables=("SLURM_JOB_ID={}", "SLURM_CLUSTER_NAME=lab", "SLURM_NODEID=0"),
     number="SLURM_JOB_ID", hosts="VTORQUE_HOSTS", script="slurm_script",

@@ -18,9 +18,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from lab import cluster
-from lab.state import DEFAULT, Facts, LabError, State
-from lab.torque import wire
+from lab.cluster import on_nodes
+from lab.system.state import DEFAULT, Facts, LabError, State
+from lab.torque.shared import wire
 
 from .batch_facts import BATCHES, TORQUE
 
@@ -124,7 +124,7 @@ class Site:
         Python at each of thousands of calls.
         """
         try:
-            line = cluster.command(self.facts_of_lab, node, command, user=user or "root")
+            line = on_nodes.command(self.facts_of_lab, node, command, user=user or "root")
         except LabError as error:
             return Result(command, 2, "", f"lab: {error}\n")
         return self._call(line, stdin, JOB_TIMEOUT_S)
@@ -181,8 +181,8 @@ class Site:
     def _look(self, *arguments: str) -> tuple[int, str]:
         """Return the status and the output of a `qstat` or `pbsnodes` on the front end.
 
-        The request is the program's own (lab/torque/look_client.py), and so is the answer, which the server words. To
-        send it from here saves a start of Python at each of many calls while a test waits for a job.
+        The request is the program's own (lab/torque/commands/look_client.py), and so is the answer, which the server
+        words. To send it from here saves a start of Python at each of many calls while a test waits for a job.
         """
         request = {"op": "look", "words": " ".join(word.encode().hex() for word in arguments)}
         answer = b""
@@ -334,7 +334,7 @@ class Site:
 
     def left_on_nodes(self) -> list[str]:
         """What there is of jobs on the nodes at this moment; nobody is waited for (lab/leftovers.py)."""
-        found = cluster.left(self.facts_of_lab)
+        found = on_nodes.left(self.facts_of_lab)
         return [f"{node}: {thing}" for node, there in found.items() for thing in there]
 
     def left(self) -> list[str]:
@@ -344,9 +344,9 @@ class Site:
             return [f"{node}: {thing}" for thing in self.root(node, AT_WORK).splitlines()]
 
         with concurrent.futures.ThreadPoolExecutor() as pool:  # every test ends with this: side by side
-            on_nodes, jobs, nodes = pool.submit(self.left_on_nodes), pool.submit(self.jobs), self.nodes()
+            leftovers, jobs, nodes = pool.submit(self.left_on_nodes), pool.submit(self.jobs), self.nodes()
             working = pool.map(at_work, ("fe", *nodes))
-        things = [*on_nodes.result()]
+        things = [*leftovers.result()]
         things += [thing for there in working for thing in there]
         things += [f"job {job_id} in state {state}" for job_id, state in jobs.result().items() if state != "C"]
         for name, node in nodes.items():

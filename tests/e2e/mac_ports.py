@@ -16,9 +16,9 @@ import struct
 import subprocess
 import typing as t
 
-from lab.namespaces import join_network
-from lab.network import SWITCH
-from lab.state import State
+from lab.system.namespaces import join_network
+from lab.system.network import SWITCH
+from lab.system.state import State
 
 from .conftest import Site
 

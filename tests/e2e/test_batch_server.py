@@ -58,6 +58,7 @@ def test_guests_go_when_their_job_ends_without_the_server(site: Site, breaks: st
     assert (ended.exit_status, ended.out) == (0, "up\non\n")
 
 
+@pytest.mark.full
 def test_vm_job_is_told_that_the_server_did_not_answer(site: Site) -> None:
     """It hangs for one node, and is gone for the other; neither job runs on bare metal, neither node is blamed."""
     with gates(site, "cn1", "cn2"):

@@ -20,7 +20,7 @@ STORE = "/home/.checkpoints"
 KEYS = ("-vm", "checkpoint=on")
 
 
-SETTINGS = {"checkpoint_dir": STORE, "checkpoint_min": 0, **HOME}
+SETTINGS: dict[str, t.Any] = {"checkpoint_dir": STORE, "checkpoint_min": 0, **HOME}
 
 
 @contextlib.contextmanager
@@ -90,6 +90,7 @@ def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_
     assert site.root("fe", "cat /home/alice/notes").splitlines() == ended.out.splitlines()[1:-1]
 
 
+@pytest.mark.full
 def test_job_that_cannot_be_saved_is_neither_suspended_nor_ended_by_the_wish(site: Site) -> None:
     with storing(site):
         job_id = site.submit("-l", "nodes=1:ppn=2", stdin=WAITS)

@@ -11,6 +11,7 @@ import typing as t
 import pytest
 
 from .conftest import Result, Site
+from .terminal import Terminal
 from .trouble import HIDE_KVM, MOM_CONFIG, NODES, SHOW_KVM, changed, revive, sweep
 
 CHECKED = (
@@ -53,6 +54,22 @@ def findings(done: Result[str]) -> dict[str, t.Any]:
 
 def bad(done: Result[str]) -> set[str]:
     return {check for check, finding in findings(done).items() if finding["state"] == "bad"}
+
+
+def test_site_on_a_terminal_is_one_table_in_colours(site: Site) -> None:
+    """What was drawn while nodes were asked is gone; nothing is wrapped."""
+    terminal = Terminal(site, "vmgr", "doctor", "--timeout", "100", size=(100, 130), user=None)
+    status = terminal.close()
+    screen = terminal.screen
+    heading, *rows, last = screen.lines
+    assert heading.split() == ["check", "nodes", "found"], screen.text
+    assert last == "All 3 hosts are well." if status == 0 else "need" in last, screen.text
+    found = heading.index("found")
+    checks = [row for row in rows if row[:found].strip()]
+    assert all(row[found - 1] == " " and row[found] != " " for row in checks), screen.text
+    assert {row.split()[0] for row in checks} >= {"policy", "server", "libvirt", "disk", "hooks"}
+    assert "asking nodes" not in screen.text
+    assert screen.styles_of(next(row for row in checks if row.startswith("policy"))[found:]) == {("green", False)}
 
 
 def found_bad(site: Site, node: str, checks: set[str]) -> dict[str, t.Any]:

@@ -76,7 +76,7 @@ def test_guests_of_a_job_go_to_spare_nodes_of_their_own_past_one_that_refuses_an
         ended = site.end(job_id)
         assert (ended.exit_status, ended.out.splitlines()[-2:]) == (0, [guests[1], "ended 0"]), ended.err
         check_lines(ended.out)
-        moves = json.loads(site.kept(SOURCE, job_id))["moves"]
+        moves = json.loads(site.stored(SOURCE, job_id))["moves"]
         assert [(one["guest"], one["target"]) for one in moves] == list(zip(guests, TAKE, strict=True))
         free = [NOTE] * 3
         site.wait_for("free spares", lambda: [site.nodes()[one].note for one in (REFUSES, *TAKE)] == free)

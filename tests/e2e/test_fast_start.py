@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import BOOTED, Site, cases
 from .trouble import PAIR, SUPERIOR, WAITS, changed, check_refused, finish, wait_in_guest
 
@@ -28,6 +30,7 @@ def test_start_begins_early_or_straight_as_the_site_wants(site: Site, start_way:
     assert "ready.json" in files
 
 
+@pytest.mark.full
 def test_request_that_a_node_refuses_is_refused(site: Site) -> None:
     """By the prologue: the front end's configuration allows it."""
     with changed(site, vcpus_max=1):

@@ -65,6 +65,7 @@ def test_a_killed_fetch_goes_on_and_a_job_waits_for_it(site: Site) -> None:
 
 
 @pytest.mark.both
+@pytest.mark.full
 def test_a_copy_that_was_touched_is_found_and_replaced(site: Site) -> None:
     """At the next use, by itself."""
     pushed = site.on("fe", "vmgr", "image", "push", "tiny", "--node", "cn2")

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from .conftest import Result, Site
-from .test_clones import HOST_KEY, SOURCE, give_identity
+from .test_clones import HOST_KEY, NAMES, SOURCE, give_identity
 from .trouble import image
 
 NODE = "cn1"
@@ -69,7 +69,7 @@ def test_debian_boots_and_tells_what_took_its_time(site: Site) -> None:
 @pytest.mark.full
 def test_identity_that_an_image_brings_is_told(site: Site) -> None:
     with image("cloned", of="debian12") as place:
-        give_identity(place, "eni", SOURCE)
+        give_identity(place, "eni", SOURCE, NAMES)
         done = site.on(NODE, "/bin/sh", "-c", f"{DEBIAN} --distro debian".replace("debian12", "cloned"))
     assert done.returncode == 0, done.stderr
     (found,) = (one for one in json.loads(done.stdout)["trial"]["findings"] if one["check"] == "identity")

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import Site
 from .test_pinned import TWO_CORES, VMGR, threads
 from .trouble import NODES, WAITS, changed, finish, wait_in_guest
@@ -30,6 +32,7 @@ while [ ! -e go ]; do sleep 1; done
 """Both of its own disk, which has an I/O thread, and of its home, which a virtiofsd serves."""
 
 
+@pytest.mark.full
 def test_io_threads_of_a_job_are_on_its_cores_for_virtual_io_and_its_vcpu_is_not(site: Site) -> None:
     """The worker is killed then: its death moves nothing, and the end of the job leaves nothing."""
     with changed(site, ("fe", *NODES), **TWO_CORES):

@@ -28,7 +28,7 @@ from .trouble import (
     wait_in_guest,
 )
 
-TASK = "pgrep -n -f '[c]li.play'"
+TASK = "pgrep -n -f '[c]li.run_playbook'"
 ASKED = "pgrep -o -f '[c]li.vtorque_node'"
 MAKER = "pgrep -n -f '[c]li.vtorque_node'"
 WORKER = "read pid rest </run/vtorque/locks/$(ls -t /run/vtorque/locks | grep -m 1 '^[0-9]') && echo $pid"

@@ -62,6 +62,7 @@ def test_memory_of_a_guest_is_in_huge_pages_of_its_cell_and_the_pool_as_before(
     )
 
 
+@pytest.mark.full
 def test_pool_is_as_before_when_qemu_was_killed(site: Site, before: tuple[int, int]) -> None:
     job_id = site.submit(*JOB, stdin=WAITS)
     wait_in_guest(site, job_id)

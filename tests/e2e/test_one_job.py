@@ -37,6 +37,7 @@ def test_exit_status_is_the_scripts(site: Site, status: int) -> None:
 
 
 @pytest.mark.both
+@pytest.mark.full
 def test_script_killed_by_a_signal(site: Site) -> None:
     """The shell, or Slurm of the script itself, reports 128 + 9, as on bare metal."""
     assert site.job(stdin="kill -KILL $$\n").exit_status == 137

@@ -114,6 +114,7 @@ def test_base_is_no_image_of_a_job(site: Site, bases: None) -> None:
     assert "no job runs in it" in done.stderr
 
 
+@pytest.mark.full
 def test_output_environment_and_status_of_the_one_program_reach_the_job(site: Site) -> None:
     """The variables with any character, the node file, the host's name, `-F`, and the status that main returned."""
     odd = 'it\'s "q" `x` \u00fc\tand; {{ 7*7 }} \\ % & + $HOME'
@@ -213,63 +214,62 @@ def test_what_osv_cannot_have_is_refused_at_submission(site: Site) -> None:
     assert "OSv has no shell and no terminal" in interactive.stderr
 
 
-if REAL:
-
-    def test_composed_disk_boots_a_real_osv_at_once(site: Site, tmp_path: pathlib.Path) -> None:
-        """Output, environment and status of an unmodified program, by the kernel's own console."""
-        compiled = tmp_path / "compiled"
-        osv.compile_all(compiled)
-        run = {"runtime": "native", "main": "/usr/bin/program say=hello variable=KIND file=/etc/greeting return=7"}
-        files = {
-            "program/meta/package.yaml": b"{name: program, title: T, author: A}",
-            "program/meta/run.yaml": json.dumps(run).encode(),
-            "program/usr/bin/program": (compiled / "osv-program.so").read_bytes(),
-            "program/etc/greeting": b"from the disk\n",
-            "kernel/loader-stripped.elf": REAL_KERNEL.read_bytes(),
-        }
-        done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
-        assert done.returncode == 0, done.stderr
-        site.root("fe", f"vmgr image add real-kernel --osv-base {PLACE}/kernel")
-        try:
-            composing = f"vmgr image compose program --package {PLACE}/program --base real-kernel --set KIND=new"
-            found = json.loads(site.root("fe", f"{composing} --output {PLACE}/disk.img --json"))
-            qemu = (
-                f"qemu-system-{platform.machine()} -m 128 -cpu max -display none -serial stdio -monitor none -nic none "
-                f"-no-reboot -kernel {PLACE}/kernel/loader-stripped.elf -append '{found['cmdline']}' "
-                f"-drive file={PLACE}/disk.img,if=none,id=disk,format=raw,snapshot=on -device virtio-blk-pci,drive=disk"
-            )
-            done = site.on("fe", "bash", "-c", f"TIMEFORMAT='%U %S'; time timeout 60 {qemu} </dev/null")
-        finally:
-            site.root("fe", f"vmgr image delete real-kernel --all --force; rm -rf {PLACE}")
-        lines = done.stdout.replace("\r", "").splitlines()
-        begin = lines.index("hello")
-        assert lines[begin : begin + 4] == ["hello", "new", "from the disk", "program /usr/bin/program returned 7"]
-        assert sum(map(float, done.stderr.split()[-2:])) < 2, "seconds of a processor, from qemu's start to its end"
-
-
-if REAL and (pathlib.Path(REAL) / "root/libhttpserver-api.so").exists():
-
-    @pytest.mark.parametrize("has_launcher", [True, False])
-    def test_job_runs_in_an_image_that_is_composed_on_a_real_osv(
-        site: Site, tmp_path: pathlib.Path, has_launcher: bool
-    ) -> None:
-        compiled = tmp_path / "compiled"
-        osv.compile_all(compiled)
-        launcher = (
-            {"usr/lib/vtorque-launcher.so": (compiled / "vtorque-launcher.so").read_bytes()} if has_launcher else {}
+@pytest.mark.skipif(not REAL, reason="VTORQUE_OSV_BASE names no kernel of OSv")
+def test_composed_disk_boots_a_real_osv_at_once(site: Site, tmp_path: pathlib.Path) -> None:
+    """Output, environment and status of an unmodified program, by the kernel's own console."""
+    compiled = tmp_path / "compiled"
+    osv.compile_all(compiled)
+    run = {"runtime": "native", "main": "/usr/bin/program say=hello variable=KIND file=/etc/greeting return=7"}
+    files = {
+        "program/meta/package.yaml": b"{name: program, title: T, author: A}",
+        "program/meta/run.yaml": json.dumps(run).encode(),
+        "program/usr/bin/program": (compiled / "osv-program.so").read_bytes(),
+        "program/etc/greeting": b"from the disk\n",
+        "kernel/loader-stripped.elf": REAL_KERNEL.read_bytes(),
+    }
+    done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
+    assert done.returncode == 0, done.stderr
+    site.root("fe", f"vmgr image add real-kernel --osv-base {PLACE}/kernel")
+    try:
+        composing = f"vmgr image compose program --package {PLACE}/program --base real-kernel --set KIND=new"
+        found = json.loads(site.root("fe", f"{composing} --output {PLACE}/disk.img --json"))
+        qemu = (
+            f"qemu-system-{platform.machine()} -m 128 -cpu max -display none -serial stdio -monitor none -nic none "
+            f"-no-reboot -kernel {PLACE}/kernel/loader-stripped.elf -append '{found['cmdline']}' "
+            f"-drive file={PLACE}/disk.img,if=none,id=disk,format=raw,snapshot=on -device virtio-blk-pci,drive=disk"
         )
-        package = {"usr/bin/program": (compiled / "osv-program.so").read_bytes(), **launcher}
-        package["meta/package.yaml"] = b"{name: program, title: T, author: A}"
-        files = {f"program/{path}": content for path, content in package.items()}
-        done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
-        assert done.returncode == 0, done.stderr
-        site.root("fe", f"vmgr image add real-osv --osv-base {REAL}")
-        try:
-            site.root("fe", f"vmgr image compose real-program --package {PLACE}/program --base real-osv")
-            line = "/usr/bin/program variable=PBS_JOBID return=7\n"
-            ended = site.job("-vm", "img=real-program,ram=512M", stdin=line)
-        finally:
-            images = "for image in real-osv real-program; do vmgr image delete $image --all --force; done || true"
-            site.root("fe", f"{images}; rm -rf {PLACE}")
-        assert (ended.exit_status, ended.err) == (7, "")
-        assert ended.job_id in ended.out.splitlines()
+        done = site.on("fe", "bash", "-c", f"TIMEFORMAT='%U %S'; time timeout 60 {qemu} </dev/null")
+    finally:
+        site.root("fe", f"vmgr image delete real-kernel --all --force; rm -rf {PLACE}")
+    lines = done.stdout.replace("\r", "").splitlines()
+    begin = lines.index("hello")
+    assert lines[begin : begin + 4] == ["hello", "new", "from the disk", "program /usr/bin/program returned 7"]
+    assert sum(map(float, done.stderr.split()[-2:])) < 2, "seconds of a processor, from qemu's start to its end"
+
+
+@pytest.mark.skipif(
+    not (REAL and (pathlib.Path(REAL) / "root/libhttpserver-api.so").exists()),
+    reason="VTORQUE_OSV_BASE names no tree of OSv with its REST server",
+)
+@pytest.mark.parametrize("has_launcher", [True, False])
+def test_job_runs_in_an_image_that_is_composed_on_a_real_osv(
+    site: Site, tmp_path: pathlib.Path, has_launcher: bool
+) -> None:
+    compiled = tmp_path / "compiled"
+    osv.compile_all(compiled)
+    launcher = {"usr/lib/vtorque-launcher.so": (compiled / "vtorque-launcher.so").read_bytes()} if has_launcher else {}
+    package = {"usr/bin/program": (compiled / "osv-program.so").read_bytes(), **launcher}
+    package["meta/package.yaml"] = b"{name: program, title: T, author: A}"
+    files = {f"program/{path}": content for path, content in package.items()}
+    done = site.on("fe", "sh", "-c", f"mkdir -p {PLACE} && tar -xf - -C {PLACE}", stdin=packed(files))
+    assert done.returncode == 0, done.stderr
+    site.root("fe", f"vmgr image add real-osv --osv-base {REAL}")
+    try:
+        site.root("fe", f"vmgr image compose real-program --package {PLACE}/program --base real-osv")
+        line = "/usr/bin/program variable=PBS_JOBID return=7\n"
+        ended = site.job("-vm", "img=real-program,ram=512M", stdin=line)
+    finally:
+        images = "for image in real-osv real-program; do vmgr image delete $image --all --force; done || true"
+        site.root("fe", f"{images}; rm -rf {PLACE}")
+    assert (ended.exit_status, ended.err) == (7, "")
+    assert ended.job_id in ended.out.splitlines()

@@ -43,7 +43,7 @@ echo now $(date +%s)
 
 
 @contextlib.contextmanager
-def saving(site: Site, **more: object) -> t.Iterator[None]:
+def saving(site: Site, **more: t.Any) -> t.Iterator[None]:
     with home_server(site), changed(site, suspend_guests="save", **HOME, **more):
         yield
 
@@ -192,7 +192,7 @@ def test_guest_that_cannot_be_saved_is_paused_and_the_log_says_why(site: Site) -
         site.root("fe", f"qsig -s suspend {job_id}")
         why = "is paused and not saved: it mounts a directory of its node by virtiofs"
         for node in NODES:
-            site.wait_for("the reason", lambda node=node: why in log_of(site, node, job_id))  # type: ignore[misc]
+            site.wait_for("the reason", lambda node=node: why in log_of(site, node, job_id))
         assert domains(site) == ["vcn1-1", "vcn2-1"]
         site.root("fe", f"qsig -s resume {job_id}")
         assert finish(site, job_id).exit_status == 0

@@ -49,7 +49,7 @@ def test_user_proves_the_whole_chain(site: Site) -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["exit", "status", "23"] in lines
     assert ["home", "/home/alice"] in lines
-    assert ["left", "nothing"] in lines
+    assert ["leftovers", "nothing"] in lines
     assert ["record", "finished"] in lines
     assert done.stdout.splitlines()[-1] == "All of it is proven."
     (times,) = [line for line in lines if line[:2] == ["job", "id"]]
@@ -62,7 +62,7 @@ def test_root_proves_it_over_two_nodes_as_a_user(site: Site) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     (one,) = json.loads(done.stdout)
     assert sorted(one["nodes"]) == ["cn1", "cn2"]
-    assert {finding["cell"] for finding in one["findings"] if finding["proof"] == "ways"} == {"1 by ssh"}
+    assert {finding["cell"] for finding in one["findings"] if finding["proof"] == "ssh"} == {"1 by ssh"}
     assert set(states(done).values()) == {"ok"}
     assert one["seconds"]["prologue"] > 0
     assert site.facts(one["job_id"])["Job_Owner"].startswith("alice@")

@@ -20,6 +20,7 @@ from .trouble import NODES, changed, check_refused, forge, request, wait_in_gues
 XML = "sed -n /nosharepages/p /run/libvirt/qemu/*.xml\n"
 
 
+@pytest.mark.full
 def test_job_that_has_its_node_to_itself_runs_and_its_record_names_the_promise(site: Site) -> None:
     with changed(site, NODES, side_channels="exclusive"):
         job_id = site.submit(stdin="echo up; until [ -e ~/go ]; do sleep 1; done\n")

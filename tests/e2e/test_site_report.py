@@ -18,6 +18,8 @@ from .conftest import CHECKOUT, Site
 PICTURES = CHECKOUT / "build/test"
 """Where the pictures stay, for people."""
 WIDTHS = {"desk": 1300, "phone": 400}
+LEAST_FONT, LINE = 12, 22
+"""Pixels of the smallest letters, and of a line of text."""
 LIGHT, DARK = "rgb(246, 247, 249)", "rgb(18, 22, 28)"
 
 
@@ -34,6 +36,8 @@ def open_page(opened: Browser, path: pathlib.Path, name: str) -> list[Seen]:
             assert seen.facts["background"] == colour
             assert seen.facts["title"] == "vTorque on fe"
             assert (seen.facts["scripts"], seen.requests, seen.complaints) == (0, (), ())
+            assert seen.facts["smallest"] >= LEAST_FONT, "what no one reads on a phone"
+            assert 0 < seen.facts["tallest"] <= LINE, "names have one line, whatever they are"
             assert picture.stat().st_size > 20_000
             found.append(seen)
     return found
@@ -84,10 +88,14 @@ def test_browser_would_see_what_a_page_does(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "index.html"
     policy = '<meta http-equiv="Content-Security-Policy" content="script-src \'none\'">'
     body = "<p style='width:900px'>wide</p><img src='http://127.0.0.1:9/x'><script>1</script>"
+    body += "<p class='head'><bdi style='display:inline-block'><svg width='9' height='200'></svg></bdi></p>"
+    body += "<svg viewBox='0 0 200 20' width='100'><text y='9' style='font-size:14px'>small</text></svg>"
     path.write_text(f"{policy}<title>t</title>{body}")
     with browser() as opened:
         seen = opened.open(path, width=400, dark=False, picture=tmp_path / "picture.png")
     assert seen.facts["scroll"] > 400
+    assert seen.facts["smallest"] == 7
+    assert seen.facts["tallest"] > 100
     assert seen.facts["scripts"] == 1
     assert seen.requests == ("http://127.0.0.1:9/x",)
     assert any("Content Security Policy" in text for text in seen.complaints)

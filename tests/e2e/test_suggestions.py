@@ -18,7 +18,7 @@ BY_HAND = ("vsub -I", "vsalloc", "make down")
 
 def suggested(site: Site) -> list[str]:
     """Return the lines that `make lab` prints to be typed, in order."""
-    arguments = [sys.executable, "-m", "lab.story", "--image", "tiny", "--batch", site.batch.name, "--next"]
+    arguments = [sys.executable, "-m", "lab.stories.demo", "--image", "tiny", "--batch", site.batch.name, "--next"]
     text = subprocess.run(
         arguments, cwd=CHECKOUT, capture_output=True, text=True, check=True, env=site.environment
     ).stdout  # fmt: skip

@@ -88,7 +88,7 @@ print(open_vswitch.find_problem("{BRIDGE}", confine=True))
 ports = [open_vswitch.NewPort(name, "7.fe.1", pathlib.Path("/run/lab", name)) for name in names]
 open_vswitch.add_ports("{BRIDGE}", ports)
 sender = open_vswitch.Sender("vtv1", "5a:54:00:00:01:01", "10.80.1.1", ("10.80.1.2",))
-open_vswitch.hold("{BRIDGE}", [sender], pathlib.Path("/run/lab/flows"))
+open_vswitch.confine_ports("{BRIDGE}", [sender], pathlib.Path("/run/lab/flows"))
 print(*(f"{{port.name}} {{port.key}}" for port in open_vswitch.list_ports()))
 """
 REMOVE = f"""{PRODUCT}

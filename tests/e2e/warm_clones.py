@@ -59,7 +59,7 @@ def spec_of(number: int, shape: DomainSpec) -> DomainSpec:
 
 
 def make_clone(
-    number: int, made: template.Template, wanted: making.Wanted, settings: NodeSettings, domains: Domains
+    number: int, made: template.Template, wanted: making.TemplateSpec, settings: NodeSettings, domains: Domains
 ) -> None:
     """Have one guest run, until it has obeyed its first order."""
     spec = spec_of(number, wanted.spec)
@@ -72,7 +72,7 @@ def make_clone(
     xml = render_xml(spec, site_dir=settings.template_dir, compiled=settings.compiled_dir)
     xml = clone_xml.of_template(xml, clone_xml.count_ports(settings))
     identity = first_order.Identity(f"clone-{number}", spec.mac, uuid.uuid4().hex, str(uuid.uuid4()), spec.uuid)
-    order = functools.partial(first_order.order_of, identity, (), {})
+    order = functools.partial(first_order.format_first_order, identity, (), {})
     start.start(made, start.Clone(spec.name, place, xml, spec.agent, order), domains, Deadline.after(LONG_S))
 
 
@@ -94,7 +94,7 @@ def main(name: str, count: int) -> list[dict[str, str]]:
     PLACE.mkdir(mode=0o711)
     PLACE.chmod(0o711)
     with wait_for_copy.base_of(image, shape.fs_type, settings) as base, Domains(settings.libvirt_uri) as domains:
-        wanted = making.Wanted(clone_xml.spec_of(base, shape.size, settings), base)
+        wanted = making.TemplateSpec(clone_xml.spec_of(base, shape.size, settings), base)
         made = template.find(making.key_of(wanted, settings, domains), settings)
         work = functools.partial(make_clone, made=made, wanted=wanted, settings=settings, domains=domains)
         try:

@@ -18,7 +18,9 @@ import shutil
 import subprocess
 import typing as t
 
-from lab import cluster, runtime
+from lab.cluster import on_nodes
+from lab.installation import runtime
+from lab.system import places
 
 from .conftest import CHECKOUT, Site
 from .trouble import CONFIG, NODES, POOL, changed
@@ -77,7 +79,7 @@ def _give(site: Site, node: str) -> None:
 
 
 def _run(site: Site, node: str, words: list[str], **streams: t.Any) -> None:
-    line = cluster.command(site.facts_of_lab, node, words)
+    line = on_nodes.command(site.facts_of_lab, node, words)
     subprocess.run(line, check=True, timeout=COPY_TIMEOUT_S, **{"stdin": subprocess.DEVNULL, **streams})
 
 
@@ -95,6 +97,6 @@ def _digest(site: Site, node: str) -> str:
         programs.append(f"{program} {found.st_size} {found.st_mtime_ns}")
     facts = [
         config, (_newest() / "record.json").read_text(), *sorted(set(processor)), *programs, os.uname().release,
-        runtime.stamp(cluster.RUNTIME),
+        runtime.stamp(places.RUNTIME),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]

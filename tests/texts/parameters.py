@@ -9,7 +9,7 @@ import json
 import textwrap
 import typing as t
 
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.consistency import as_asked
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.consistency import format_for_request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.legacy import GONE, NEW_NAMES
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import (
     BOUNDS_OF,
@@ -28,7 +28,7 @@ def default_of(parameter: Parameter) -> t.Any:
     if isinstance(parameter.default, tuple):
         return list(parameter.default)
     if parameter.kind.form == "size" and isinstance(parameter.default, int):
-        return as_asked("ram", parameter.default)
+        return format_for_request("ram", parameter.default)
     return parameter.default
 
 

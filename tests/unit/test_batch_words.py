@@ -4,7 +4,7 @@
 """Outside of `job/batch/<system>` nothing of the product speaks a batch system's own language.
 
 Read are code, comments and text of plugins, templates, roles and playbooks.  What may name its words for good is a
-table of names; `TO_MOVE` lists what has not moved yet, word by word, and may only shrink.
+table of names.
 """
 
 from __future__ import annotations
@@ -54,9 +54,6 @@ SPEAKS_TO_ONE = {
 }
 """Files whose texts may name one batch system, and why."""
 
-TO_MOVE: dict[str, str] = {}
-"""Files that are still to move, and the words that each of them names."""
-
 
 def words_of(text: str) -> set[str]:
     """The words of a batch system in a text."""
@@ -82,12 +79,8 @@ def found(place: pathlib.Path) -> dict[str, set[str]]:
 
 
 def test_only_a_batch_system_names_its_words() -> None:
-    new = {
-        path: sorted(arguments - set(TO_MOVE.get(path, "").split()))
-        for path, arguments in found(ROOT).items()
-        if path not in TABLES
-    }
-    assert {path: arguments for path, arguments in new.items() if arguments} == {}, (
+    named = {path: sorted(terms) for path, terms in found(ROOT).items()}
+    assert {path: terms for path, terms in named.items() if path not in TABLES} == {}, (
         "what speaks a batch system's language belongs into job/batch/<system> (docs/adr/0028)"
     )
 
@@ -136,12 +129,8 @@ def test_message_that_speaks_to_one_system_would_be_found(message: str) -> None:
     assert not messages_of(f'"""{"For qsub."}"""\nWHY = "vsub asks for enough"  # Torque\n')
 
 
-def test_list_of_files_to_move_holds_no_word_that_has_moved() -> None:
-    named = found(ROOT)
-    stale = {path: sorted(set(arguments.split()) - named.get(path, set())) for path, arguments in TO_MOVE.items()}
-    assert {path: arguments for path, arguments in stale.items() if arguments} == {}, "take these words out of TO_MOVE"
-    assert not set(TABLES) - set(named)
-    assert not set(TABLES) & set(TO_MOVE)
+def test_table_lists_only_files_that_name_words() -> None:
+    assert not set(TABLES) - set(found(ROOT)), "take these out of TABLES"
 
 
 @pytest.mark.parametrize("word", WORDS)

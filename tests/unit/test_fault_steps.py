@@ -371,8 +371,8 @@ def in_place_of(callee: t.Any) -> t.Any:
     [
         (["python", "-I", "-m", "a.cli.hook", "prologue", "yes"], {}, "hook prologue"),
         (["python", "-I", "-m", "a.cli.hook", "epilogue.parallel", "yes"], {}, "hook epilogue.parallel"),
-        (["python", "-I", "-m", "a.cli.play"], {"VTORQUE_SHELL": "1.2"}, "play prologue"),
-        (["python", "-I", "-m", "a.cli.play"], {}, "play epilogue"),
+        (["python", "-I", "-m", "a.cli.run_playbook"], {"VTORQUE_SHELL": "1.2"}, "play prologue"),
+        (["python", "-I", "-m", "a.cli.run_playbook"], {}, "play epilogue"),
     ],
 )
 def test_step_fails_in_the_program_that_is_meant(

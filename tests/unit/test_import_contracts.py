@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import pathlib
+import tomllib
+
 import grimp
 import pytest
 from ansible_collections.mikelangelo.vtorque.tests.import_contracts import MeetingPoint
@@ -12,6 +15,8 @@ from ansible_collections.mikelangelo.vtorque.tests.import_contracts import Meeti
 CONTRACT = MeetingPoint(
     "job and node meet in bridge alone", {}, {"parts": ["v.job", "v.node"], "meeting_point": "v.bridge"}
 )
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def graph_of(*imports: tuple[str, str]) -> grimp.ImportGraph:
@@ -55,3 +60,19 @@ def test_meeting_point_package_that_is_missing_is_an_error() -> None:
     graph.remove_module("v.bridge")
     with pytest.raises(ValueError, match=r"there is no package v\.bridge"):
         CONTRACT.check(graph, verbose=False)
+
+
+def modules_in(package: pathlib.Path, but: str) -> set[str]:
+    """The names of what is directly inside of a package, but of one."""
+    return {path.stem for path in package.iterdir() if path.name[0] != "_" and path.name != but}
+
+
+def test_contract_on_libvirt_names_all_but_the_package_that_may_import_it() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    (contract,) = (one for one in settings["importlinter"]["contracts"] if "libvirt" in one["name"])
+    prefix = "ansible_collections.mikelangelo.vtorque.plugins."
+    named = {name.removeprefix(prefix) for name in contract["source_modules"]}
+    module_utils = ROOT / "plugins/module_utils"
+    wanted = {f"module_utils.{name}" for name in modules_in(module_utils, "node")}
+    wanted |= {f"module_utils.node.{name}" for name in modules_in(module_utils / "node", "domain")}
+    assert named == wanted | {"action", "inventory", "modules", "plugin_utils"}

@@ -50,7 +50,7 @@ SPEC: t.Dict[str, t.Any] = {
     "gone": {"type": "list", "elements": "path", "default": []},
 }
 """The arguments of the module, and of the action before it."""
-OF_CONTROLLER = ("template", "values", "source", "each")
+CONTROLLER_KEYS = ("template", "values", "source", "each")
 """What the action plugin turns into `content` and `path`."""
 
 Run = t.Callable[[t.Sequence[str]], t.Tuple[int, str]]
@@ -58,7 +58,7 @@ Label = t.Callable[[str], None]
 
 
 class PlacingError(Exception):
-    """What is wrong with one of them, in a sentence that names it.
+    """What is wrong with an entry, in a sentence that names it.
 
     Attributes:
         changes: what was done before it.
@@ -71,7 +71,7 @@ class PlacingError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One of them.
+    """An entry: a file, a directory, a link or a block, as it is to be.
 
     Attributes:
         path: absolute.
@@ -79,10 +79,10 @@ class Entry:
         content: of a file or a block; an empty block is none.
         target: of a link.
         mode: as "0644"; None: `OWN_MODES`.  A file that is there keeps its own when a block is written into it.
-        force: may what is there already be another?
+        force: whether what is there already may be replaced.
         within: a directory; where it is missing the entry is not wanted.
         marker: of a block, with `{mark}` for BEGIN and END.
-        validate: words of a command, of which `%s` becomes the name of a file that is to be placed.
+        validate: arguments of a command, of which `%s` becomes the name of a file that is to be placed.
     """
 
     path: str
@@ -98,26 +98,26 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What was done to one of them, or would be; `before` and `after` are for who compares them."""
+    """What was done to an entry, or would be; `before` and `after` are for a diff."""
 
     path: str
     before: str
     after: str
 
 
-class Placing:
-    """One pass; in check mode later entries see what earlier ones would have done.
+class EntryWriter:
+    """Applies entries in one pass; in check mode later entries see what earlier ones would have done.
 
     Args:
         check: change nothing.
-        gone: paths that others would have removed, in check mode.
+        removed_paths: that others would have removed, in check mode.
         label: gives a new file the label that the host has for its place.
         run: runs a command; its status, and what it wrote.
     """
 
-    def __init__(self, *, check: bool, gone: t.Iterable[str], label: Label, run: Run) -> None:
+    def __init__(self, *, check: bool, removed_paths: t.Iterable[str], label: Label, run: Run) -> None:
         self._check, self._label, self._run = check, label, run
-        self._gone = set(gone) if check else set()
+        self._removed_paths = set(removed_paths) if check else set()
         self._planned: dict[str, bytes] = {}
         self._made: set[str] = set()
         self._kinds: dict[str, t.Callable[[Entry], Change | None]] = {
@@ -129,8 +129,8 @@ class Placing:
             "empty": self._empty,
         }
 
-    def all(self, entries: t.Iterable[Entry]) -> list[Change]:
-        """Go through them in their order.
+    def apply(self, entries: t.Iterable[Entry]) -> list[Change]:
+        """Apply entries in their order.
 
         Raises:
             PlacingError: one cannot be placed; those before it are.
@@ -157,28 +157,30 @@ class Placing:
         return self._kinds[entry.state](entry)
 
     def _is_there(self, path: str) -> bool:
-        return path in self._planned or path in self._made or (os.path.lexists(path) and not self._is_gone(path))
+        return path in self._planned or path in self._made or (os.path.lexists(path) and not self._is_removed(path))
 
-    def _is_gone(self, path: str) -> bool:
-        return bool(self._gone) and any(str(one) in self._gone for one in (path, *pathlib.Path(path).parents))
+    def _is_removed(self, path: str) -> bool:
+        return bool(self._removed_paths) and any(
+            str(one) in self._removed_paths for one in (path, *pathlib.Path(path).parents)
+        )
 
     def _is_directory(self, path: str) -> bool:
         """A link is none, whatever it leads to: what it leads to may be other hosts', too."""
         place = pathlib.Path(path)
-        return path in self._made or (place.is_dir() and not place.is_symlink() and not self._is_gone(path))
+        return path in self._made or (place.is_dir() and not place.is_symlink() and not self._is_removed(path))
 
     def _read(self, path: pathlib.Path) -> bytes | None:
         """What is in a file, or would be by now in check mode; None: there is none."""
         if str(path) in self._planned:
             return self._planned[str(path)]
-        return path.read_bytes() if path.is_file() and not self._is_gone(str(path)) else None
+        return path.read_bytes() if path.is_file() and not self._is_removed(str(path)) else None
 
     def _file(self, entry: Entry) -> Change | None:
         path = pathlib.Path(entry.path)
         if path.is_dir() and not path.is_symlink():
             raise PlacingError(f"{entry.path} is a directory, and a file is wanted there")
         former = self._read(path) if not path.is_symlink() else None
-        return self._written(entry, path, former, entry.content.encode(), _mode(entry))
+        return self._write_if_changed(entry, path, former, entry.content.encode(), _mode(entry))
 
     def _block(self, entry: Entry) -> Change | None:
         """As ansible.builtin.blockinfile does it, at the end of the file or where the block is."""
@@ -188,10 +190,12 @@ class Placing:
             return None
         content = with_block(former or b"", entry.content.encode(), entry.marker)
         if former is not None and path.exists():
-            return self._written(entry, path, former, content, stat.S_IMODE(path.stat().st_mode), owner=path.stat())
-        return self._written(entry, path, former, content, _mode(entry))
+            return self._write_if_changed(
+                entry, path, former, content, stat.S_IMODE(path.stat().st_mode), owner=path.stat()
+            )
+        return self._write_if_changed(entry, path, former, content, _mode(entry))
 
-    def _written(
+    def _write_if_changed(
         self,
         entry: Entry,
         path: pathlib.Path,
@@ -213,7 +217,7 @@ class Placing:
                 path.chmod(mode)
             else:
                 self._replace(entry, path, content, mode, (uid, gid))
-        self._gone.discard(entry.path)
+        self._removed_paths.discard(entry.path)
         if former == content and had is not None:
             return Change(entry.path, _attributes(*had), _attributes(uid, gid, mode))
         return Change(entry.path, _text(former or b""), _text(content))
@@ -243,7 +247,7 @@ class Placing:
     def _directory(self, entry: Entry) -> Change | None:
         path, mode = pathlib.Path(entry.path), _mode(entry)
         try:
-            found = path.stat() if not self._is_gone(entry.path) else None
+            found = path.stat() if not self._is_removed(entry.path) else None
         except FileNotFoundError:
             found = None
             if path.is_symlink():
@@ -280,7 +284,7 @@ class Placing:
         return Change(entry.path, f"link to {former}\n" if former else "", f"link to {entry.target}\n")
 
     def _absent(self, entry: Entry) -> Change | None:
-        """Of a link the link goes, never what it leads to."""
+        """Remove a path; of a link the link goes, never what it leads to."""
         if not self._is_there(entry.path):
             return None
         path = pathlib.Path(entry.path)
@@ -302,14 +306,14 @@ class Placing:
         return Change(entry.path, f"empty {kind}\n", "")
 
     def _forget(self, path: str) -> None:
-        """It is gone, or would be."""
-        self._gone.add(path)
+        """Note that a path is removed, or would be."""
+        self._removed_paths.add(path)
         self._planned.pop(path, None)
         self._made.discard(path)
 
     def _is_empty(self, path: pathlib.Path) -> bool:
         if path.is_dir():
-            return all(str(inner) in self._gone for inner in path.iterdir())
+            return all(str(inner) in self._removed_paths for inner in path.iterdir())
         # our blocks are still there in check mode
         content = self._read(path)
         return content is not None and not (BLOCK.sub(b"", content) if self._check else content)

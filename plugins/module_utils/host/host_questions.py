@@ -40,7 +40,7 @@ def fault_of(question: object) -> str:
     return "" if question.get("argv") or question.get("program") else "it has neither argv nor a program"
 
 
-def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict[str, t.Any]:
+def run_question(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict[str, t.Any]:
     """Run one command to its end.
 
     Args:
@@ -56,7 +56,7 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
         **PLAIN,
         **{name: str(value) for name, value in question.get("environment", {}).items()},
     }
-    argv = [_word(word) for word in question.get("argv", [])]
+    argv = [_read_argument(word) for word in question.get("argv", [])]
     if "program" in question:
         file = place / "program.py"
         file.write_text(question["program"], encoding="utf-8")
@@ -84,7 +84,7 @@ def ask(question: dict[str, t.Any], place: pathlib.Path, limit_s: float) -> dict
     return {"rc": process.returncode, "stdout": _text(out), "stderr": _text(errors)}
 
 
-def _word(word: object) -> str:
+def _read_argument(word: object) -> str:
     """A word; ansible-core 2.18 makes a list of one that looks like a list of JSON."""
     return word if isinstance(word, str) else json.dumps(word)
 

@@ -60,42 +60,42 @@ _TIME_ERROR = 5
 
 
 def checks(settings: NodeSettings, default_image: str | None = None) -> dict[str, t.Callable[[], Finding]]:
-    """The checks of this room, by their names.
+    """Return the checks of this module, by their names.
 
     Args:
         settings: what the site expects of this node.
         default_image: of jobs that ask for none; None: there is none.
     """
     looks: dict[str, t.Callable[[NodeSettings], Finding]] = {
-        "libvirt": look_at_libvirt,
-        "virtualisation": look_at_virtualisation,
+        "libvirt": check_libvirt,
+        "virtualisation": check_virtualisation,
         "vhost-net": check_vhost_net,
         "affinity": check_affinity,
-        "bridge": look_at_bridge,
-        "pool": lambda settings: look_at_pool(settings.pool, default_image),
-        "cache": look_at_cache,
-        "disk": look_at_disk,
-        "programs": look_at_programs,
+        "bridge": check_bridge,
+        "pool": lambda settings: check_pool(settings.pool, default_image),
+        "cache": check_cache,
+        "disk": check_disk,
+        "programs": check_programs,
         "devices": check_devices,
         "pages": check_pages,
-        "time": look_at_clock,
-        "sweep": look_at_sweep,
-        "sharing": look_at_sharing,
-        "bare": look_at_bare,
-        "spool": look_at_spool,
+        "time": check_clock,
+        "sweep": check_sweep,
+        "sharing": check_sharing,
+        "bare": check_bare,
+        "spool": check_spool,
         "log": log_places.check_log,
         "health": degrading.check_health,
     }
     return {**{name: functools.partial(look, settings) for name, look in looks.items()}, **isolation.checks(settings)}
 
 
-def look_at_libvirt(settings: NodeSettings) -> Finding:
+def check_libvirt(settings: NodeSettings) -> Finding:
     """Check that libvirt answers."""
     causes.check_libvirt(settings)
     return Finding("libvirt")
 
 
-def look_at_virtualisation(settings: NodeSettings) -> Finding:
+def check_virtualisation(settings: NodeSettings) -> Finding:
     """Check that it can run what a job of this site gets that asks for nothing."""
     try:
         causes.check_virtualisation(settings)
@@ -146,13 +146,13 @@ def check_affinity(settings: NodeSettings, proc: pathlib.Path = PROC, uid: int =
     return Finding("affinity")
 
 
-def look_at_bridge(settings: NodeSettings) -> Finding:
+def check_bridge(settings: NodeSettings) -> Finding:
     """Check that the guests' bridge is there, up, and has an address."""
     causes.check_bridge(settings)
     return Finding("bridge")
 
 
-def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
+def check_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
     """Check that the image pool can be read, and is root's alone.  A bad image beside good ones is a word, no more.
 
     Args:
@@ -178,7 +178,7 @@ def look_at_pool(pool: pathlib.Path, default: str | None = None) -> Finding:
     return Finding("pool")
 
 
-def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
+def check_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
     """Check that images are fetched that jobs want, and that those which are here can be believed.
 
     Args:
@@ -200,7 +200,7 @@ def look_at_cache(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, syste
     return Finding("cache", cell=f"{share}%" if copies else "-")
 
 
-def look_at_disk(settings: NodeSettings) -> Finding:
+def check_disk(settings: NodeSettings) -> Finding:
     """Check that there is room for the largest image, and that it can be written."""
     causes.check_disk(settings)
     disk = shutil.disk_usage(settings.state_dir)
@@ -209,7 +209,7 @@ def look_at_disk(settings: NodeSettings) -> Finding:
     return Finding("disk", WARN if problem else OK, f"{share}%", problem)
 
 
-def look_at_programs(settings: NodeSettings) -> Finding:
+def check_programs(settings: NodeSettings) -> Finding:
     """Check that the programs are there that guests are made with."""
     causes.check_programs(settings)
     return Finding("programs")
@@ -268,7 +268,7 @@ def check_pages(settings: NodeSettings) -> Finding:
     return Finding("pages", cell=amount)
 
 
-def look_at_sharing(settings: NodeSettings) -> Finding:
+def check_sharing(settings: NodeSettings) -> Finding:
     """Check that this node can hand its guests what they mount, and knows whom they mount from."""
     kinds = [mount.kind for mount in settings.mounts]
     servers = {mount.source.partition(":")[0] for mount in settings.mounts if mount.kind == "nfs"}
@@ -287,16 +287,16 @@ def look_at_sharing(settings: NodeSettings) -> Finding:
     return Finding("sharing", cell=settings.home_via if servers or settings.home_via == "virtiofs" else "-")
 
 
-def look_at_bare(settings: NodeSettings) -> Finding:
+def check_bare(settings: NodeSettings) -> Finding:
     """Check that this node could stay bare in a job of `vsub -vm nodes=K`.  A site that has none loses nothing."""
     try:
-        sshd.look(ANYBODY, settings, "", Deadline.after(SSHD_S))
+        sshd.check_sshd(ANYBODY, settings, "", Deadline.after(SSHD_S))
     except (SiteFault, NodeFault) as error:
         return Finding("bare", WARN, "no", f"mixed requests fail here: {error.what}: {error.why}", error.hint)
     return Finding("bare")
 
 
-def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: sweep.HasFiles) -> Finding:
+def check_leftovers(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: sweep.HasFiles) -> Finding:
     """Look for what is here of jobs that are gone.  The sweep would find and say the same; nothing is taken away.
 
     Args:
@@ -304,31 +304,31 @@ def look_at_left(settings: NodeSettings, is_alive: sweep.IsAlive, has_files: swe
         is_alive: the batch server's word on a start.
         has_files: the MOM's word on a job.
     """
-    left = sweep.look(settings, is_alive, has_files, Deadline.after(LEFT_S))
+    left = sweep.inspect_starts(settings, is_alive, has_files, Deadline.after(LEFT_S))
     if left:
         problem = "; ".join(f"{item.key}: {item.why}" if item.key else item.why for item in left[:SAID])
         return Finding("left", WARN, str(len(left)), problem, "vtorque-sweep takes away what it finds over twice")
     return Finding("left")
 
 
-def look_at_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = None) -> Finding:
+def check_clock(_settings: NodeSettings, ask: t.Callable[[], int] | None = None) -> Finding:
     """Check that somebody keeps this node's clock.  Whether it is right only others can tell.
 
     Args:
         ask: gives the kernel's word (adjtimex(2)).
     """
-    if (ask or _kernels_word)() == _TIME_ERROR:
+    if (ask or _read_kernel_clock)() == _TIME_ERROR:
         problem = "the kernel reports that no program synchronises this clock"
         return Finding("time", WARN, OK, problem, "start chrony, ntpd or systemd-timesyncd")
     return Finding("time")
 
 
-def _kernels_word() -> int:
+def _read_kernel_clock() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     return int(libc.adjtimex(ctypes.create_string_buffer(512)))  # mode 0: nothing is set; 208 bytes on Linux
 
 
-def look_at_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
+def check_sweep(settings: NodeSettings, systemd: pathlib.Path = SYSTEMD, systemctl: str = SYSTEMCTL) -> Finding:
     """Check that somebody takes away what lost jobs leave.
 
     Args:
@@ -358,7 +358,7 @@ def _last_sweep(path: pathlib.Path) -> Finding:
     return Finding("sweep", WARN, "left", f"the last one left: {'; '.join(left)}", "vtorque-sweep says more")
 
 
-def look_at_spool(settings: NodeSettings) -> Finding:
+def check_spool(settings: NodeSettings) -> Finding:
     """Check that the front end gets the records of jobs.
 
     The node does its work without, and no record is lost by waiting.

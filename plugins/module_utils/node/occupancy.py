@@ -40,7 +40,7 @@ def read_occupancy(settings: NodeSettings, nodes: pathlib.Path = NODES) -> NodeT
     """Return what this node has, and who has what of it now.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         nodes: where the kernel tells of its cells.
 
     Raises:
@@ -98,7 +98,7 @@ def _guests(settings: NodeSettings, here: tuple[DomainFacts, ...]) -> tuple[Held
     for directory in guest_directories(settings.guests_dir):
         key, name = directory.parent.name, directory.name
         facts = by_name.get(name)
-        making = facts is None and start_lock.is_held(start_lock.start_lock(settings, key))
+        making = facts is None and start_lock.is_locked(start_lock.start_lock(settings, key))
         if facts is None and (not making or saved_memory.needs_nothing(directory)):
             continue
         memory, shared = _read_domain(facts)

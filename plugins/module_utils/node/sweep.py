@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is on this node and belongs to no living start, and its removal.
 
-Whether a start lives is the batch system's word, which is handed in: this wing knows none.  Nobody's word alone is
-enough: a server that was restored knows no job at all.  What somebody is making, what has a job's shell, and what the
-MOM has files of stays, and the rest must be found over twice.  Who only watches guests (they share the lock) protects
-nothing: they outlive their job when its epilogue is lost, and hear the tombstone.
+The caller hands in whether the batch system reports that a start lives.  One report is not enough: a server that was
+restored knows no job at all.  What is being created, what has a job's shell, and what the MOM has files of stays; the
+rest must be found over twice.  A worker that watches guests (it shares the lock) protects nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .lifecycle import present_absent
 from .network import private, vlans
 from .placement import hugepages
 from .removal import run_files
-from .removal.inventory import Remain, remains, remains_without_libvirt
+from .removal.leftovers import Leftover, list_leftovers, list_leftovers_without_libvirt
 from .removal.remove import save_console
 from .removal.suspects import Suspects
 from .state import guest_file, slots, start_lock
@@ -74,18 +73,18 @@ class Start:
     key: str
     job_id: str
     number: int
-    remains: tuple[Remain, ...]
+    leftovers: tuple[Leftover, ...]
     has_run_directory: bool
 
     @property
     def contents(self) -> str:
         """What is here of it."""
         run = [f"run directory {self.key}"] if self.has_run_directory else []
-        return ", ".join([*map(str, self.remains), *run])
+        return ", ".join([*map(str, self.leftovers), *run])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Said:
+class StartReport:
     """What is said of one start.
 
     Attributes:
@@ -100,7 +99,7 @@ class Said:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Swept:
+class SweepReport:
     """What a sweep did and found.
 
     Attributes:
@@ -109,20 +108,20 @@ class Swept:
         living: what belongs to a living start.
     """
 
-    removed: tuple[Said, ...] = ()
-    left: tuple[Said, ...] = ()
-    living: tuple[Said, ...] = ()
+    removed: tuple[StartReport, ...] = ()
+    left: tuple[StartReport, ...] = ()
+    living: tuple[StartReport, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Seen:
+class _Inspection:
     starts: tuple[Start, ...]
-    strangers: tuple[Remain, ...]
+    strangers: tuple[Leftover, ...]
     silent: NodeFault | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judgement:
     start: Start
     standing: Standing
     why: str
@@ -137,7 +136,7 @@ def sweep(
     twice_s: float = TWICE_S,
     mass: int = MASS,
     any_number: bool = False,
-) -> Swept:
+) -> SweepReport:
     """Remove what belongs to no living start.
 
     Args:
@@ -153,32 +152,34 @@ def sweep(
     """
     with _alone(settings, deadline):
         suspects = Suspects(settings.run_dir / "suspects.json")
-        seen = _look(settings)
+        seen = _inspect(settings)
         judged = [_judge(start, settings, is_alive, has_files, suspects, twice_s, deadline) for start in seen.starts]
         due = [one for one in judged if one.standing is Standing.OVER]
         if len(due) > mass and not any_number:
             why = f"{len(due)} starts at once are found over, more than {mass}: is the batch server's word true?"
-            judged = [_Judged(one.start, Standing.LEFT, why) if one in due else one for one in judged]
+            judged = [_Judgement(one.start, Standing.LEFT, why) if one in due else one for one in judged]
         going = [one for one in judged if one.standing in (Standing.EARLIER, Standing.OVER)]
         removed, failed = _take_away(going, settings, seen.silent, deadline)
         things = (*run_files.tidy(settings), *_templates(settings), *vlans.tidy(settings))
-        removed += [Said("", "it spoke of nothing any more", things)] if things else []
+        removed += [StartReport("", "it spoke of nothing any more", things)] if things else []
         # whatever showed life in between, the two looks begin anew
         for key in [one.start.key for one in judged if one.standing is Standing.LIVING] + [
             item.key for item in removed
         ]:
             suspects.clear(key)
-        suspects.keep_only({start.key for start in seen.starts})
+        suspects.forget_others({start.key for start in seen.starts})
         suspects.write()
-    left = [Said(one.start.key, one.why) for one in judged if one.standing is Standing.LEFT]
-    left += [Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers]
+    left = [StartReport(one.start.key, one.why) for one in judged if one.standing is Standing.LEFT]
+    left += [StartReport("", f"{thing}: whose it is cannot be told") for thing in seen.strangers]
     if seen.silent:
-        left.append(Said("", f"what libvirt has is not known: {seen.silent}"))
-    living = [Said(one.start.key, one.why) for one in judged if one.standing is Standing.LIVING]
-    return Swept(tuple(removed), (*left, *failed), tuple(living))
+        left.append(StartReport("", f"what libvirt has is not known: {seen.silent}"))
+    living = [StartReport(one.start.key, one.why) for one in judged if one.standing is Standing.LIVING]
+    return SweepReport(tuple(removed), (*left, *failed), tuple(living))
 
 
-def look(settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadline: Deadline) -> tuple[Said, ...]:
+def inspect_starts(
+    settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadline: Deadline
+) -> tuple[StartReport, ...]:
     """What is here and belongs to no living start, or is not known to; nothing is changed.
 
     Args:
@@ -186,26 +187,26 @@ def look(settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles, deadlin
         has_files: the MOM's word on a job.
         deadline: when to end.
     """
-    seen = _look(settings)
+    seen = _inspect(settings)
     suspects = Suspects(settings.run_dir / "suspects.json")
     judged = [_judge(start, settings, is_alive, has_files, suspects, TWICE_S, deadline) for start in seen.starts]
-    found = [Said(one.start.key, one.start.contents) for one in judged if one.standing is not Standing.LIVING]
-    return (*found, *(Said("", f"{thing}: whose it is cannot be told") for thing in seen.strangers))
+    found = [StartReport(one.start.key, one.start.contents) for one in judged if one.standing is not Standing.LIVING]
+    return (*found, *(StartReport("", f"{thing}: whose it is cannot be told") for thing in seen.strangers))
 
 
-def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> Swept:
+def sweep_earlier_boot(settings: NodeSettings, deadline: Deadline) -> SweepReport:
     """Remove what is of an earlier boot, and nothing else: nobody is asked, for nobody may be there yet.
 
     Raises:
         VTorqueError: another sweep is at work.
     """
     with _alone(settings, deadline):
-        seen = _sort(remains_without_libvirt(settings), settings)
+        seen = _sort(list_leftovers_without_libvirt(settings), settings)
         judged = [
-            _Judged(start, Standing.EARLIER, _EARLIER) for start in seen.starts if _of_earlier_boot(start, settings)
+            _Judgement(start, Standing.EARLIER, _EARLIER) for start in seen.starts if _of_earlier_boot(start, settings)
         ]
         removed, failed = _take_away(judged, settings, None, deadline)
-    return Swept(tuple(removed), tuple(failed))
+    return SweepReport(tuple(removed), tuple(failed))
 
 
 def _templates(settings: NodeSettings) -> tuple[str, ...]:
@@ -218,21 +219,21 @@ def _templates(settings: NodeSettings) -> tuple[str, ...]:
 @contextlib.contextmanager
 def _alone(settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
     files.make_directory(settings.run_dir)
-    with start_lock.held(settings.run_dir / "locks" / "sweep", settings, Deadline.after(deadline.left_s(WAIT_S))):
+    with start_lock.lock_alone(settings.run_dir / "locks" / "sweep", settings, Deadline.after(deadline.left_s(WAIT_S))):
         yield
 
 
-def _look(settings: NodeSettings) -> _Seen:
+def _inspect(settings: NodeSettings) -> _Inspection:
     try:
         with Domains(settings.libvirt_uri) as domains:
-            there = remains(settings, domains)
+            there = list_leftovers(settings, domains)
     except NodeFault as fault:
-        return dataclasses.replace(_sort(remains_without_libvirt(settings), settings), silent=fault)
+        return dataclasses.replace(_sort(list_leftovers_without_libvirt(settings), settings), silent=fault)
     return _sort(there, settings)
 
 
-def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Seen:
-    by_key: dict[str, list[Remain]] = {}
+def _sort(there: t.Iterable[Leftover], settings: NodeSettings) -> _Inspection:
+    by_key: dict[str, list[Leftover]] = {}
     for thing in there:
         by_key.setdefault(thing.key, []).append(thing)
     runs = set(run_files.run_keys(settings))
@@ -244,8 +245,8 @@ def _sort(there: t.Iterable[Remain], settings: NodeSettings) -> _Seen:
             starts.append(Start(key, *named, things, key in runs))
             continue
         strangers += [thing for thing in things if thing.name != OF_THE_FILE_SYSTEM]
-        strangers += [Remain("run directory", key, key)] if key in runs else []
-    return _Seen(tuple(starts), tuple(strangers))
+        strangers += [Leftover("run directory", key, key)] if key in runs else []
+    return _Inspection(tuple(starts), tuple(strangers))
 
 
 _EARLIER = "it is of an earlier boot of this node"
@@ -259,42 +260,42 @@ def _judge(
     suspects: Suspects,
     twice_s: float,
     deadline: Deadline,
-) -> _Judged:
+) -> _Judgement:
     """How a start stands, and why."""
     if deadline.passed:
-        return _Judged(start, Standing.LEFT, "no time was left to look at it")
+        return _Judgement(start, Standing.LEFT, "no time was left to look at it")
     try:
         if _of_earlier_boot(start, settings):
-            return _Judged(start, Standing.EARLIER, _EARLIER)
-        if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
-            return _held(start, settings, is_alive, has_files)
+            return _Judgement(start, Standing.EARLIER, _EARLIER)
+        if start_lock.is_locked_alone(start_lock.start_lock(settings, start.key)):
+            return _describe_lock(start, settings, is_alive, has_files)
         shell = run_files.living_shell(settings, start.key)
         if shell is not None:
-            return _Judged(start, Standing.LIVING, f"its job's shell lives, process {shell.pid}")
+            return _Judgement(start, Standing.LIVING, f"its job's shell lives, process {shell.pid}")
         if has_files(start.job_id):
-            return _Judged(start, Standing.LIVING, "the batch system has something of its job here")
+            return _Judgement(start, Standing.LIVING, "the batch system has something of its job here")
         if is_alive(start.job_id, start.number):
-            return _Judged(start, Standing.LIVING, "the batch server says so")
+            return _Judgement(start, Standing.LIVING, "the batch server says so")
     except (VTorqueError, OSError) as error:
-        return _Judged(start, Standing.LEFT, f"whether it lives is not known: {error}")
+        return _Judgement(start, Standing.LEFT, f"whether it lives is not known: {error}")
     for_s = suspects.suspected_s(start.key)
     if for_s < twice_s:
-        return _Judged(
+        return _Judgement(
             start, Standing.LEFT, f"found over {for_s:.0f} s ago, believed when that holds for {twice_s:.0f} s"
         )
-    return _Judged(start, Standing.OVER, f"found over twice, {for_s:.0f} s apart")
+    return _Judgement(start, Standing.OVER, f"found over twice, {for_s:.0f} s apart")
 
 
-def _held(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judged:
+def _describe_lock(start: Start, settings: NodeSettings, is_alive: IsAlive, has_files: HasFiles) -> _Judgement:
     """Somebody works; said aloud when there is no job any more that it could be for."""
     signer = start_lock.signer(start_lock.start_lock(settings, start.key))
     holder = f"process {signer.pid if signer else 'unknown'}"
     with contextlib.suppress(VTorqueError):
         if not has_files(start.job_id) and not is_alive(start.job_id, start.number):
-            return _Judged(
+            return _Judgement(
                 start, Standing.LEFT, f"{holder} holds its lock, although there is no such job any more: end it"
             )
-    return _Judged(start, Standing.LIVING, f"{holder} is at work for it")
+    return _Judgement(start, Standing.LIVING, f"{holder} is at work for it")
 
 
 def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
@@ -310,8 +311,8 @@ def _of_earlier_boot(start: Start, settings: NodeSettings) -> bool:
     if not boots or "" in boots or now in boots:
         return False
     # no process and no lock outlives its boot; who says so all the same is believed
-    at_work = any(thing.kind in ("process", "domain") for thing in start.remains)
-    return not at_work and not start_lock.is_held(start_lock.start_lock(settings, start.key))
+    at_work = any(thing.kind in ("process", "domain") for thing in start.leftovers)
+    return not at_work and not start_lock.is_locked(start_lock.start_lock(settings, start.key))
 
 
 def _boot(path: pathlib.Path) -> str:
@@ -326,8 +327,8 @@ def _boot(path: pathlib.Path) -> str:
 
 
 def _take_away(
-    judged: t.Sequence[_Judged], settings: NodeSettings, silent: NodeFault | None, deadline: Deadline
-) -> tuple[list[Said], list[Said]]:
+    judged: t.Sequence[_Judgement], settings: NodeSettings, silent: NodeFault | None, deadline: Deadline
+) -> tuple[list[StartReport], list[StartReport]]:
     """Remove these, one by one; what fails keeps nothing else from going.
 
     Returns:
@@ -342,24 +343,24 @@ def _take_away(
             if one.standing is Standing.EARLIER:
                 things = _remove_earlier(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
             else:
-                if start.remains and silent is not None and not present_absent.is_bare(*_named(start), settings):
+                if start.leftovers and silent is not None and not present_absent.is_bare(*_named(start), settings):
                     raise silent
                 things = _remove_over(start, settings, Deadline.after(deadline.left_s(REMOVAL_S)))
-            removed.append(Said(start.key, one.why, things))
+            removed.append(StartReport(start.key, one.why, things))
         except (VTorqueError, OSError) as error:
-            left.append(Said(start.key, f"{start.contents}: not removed: {error}"))
+            left.append(StartReport(start.key, f"{start.contents}: not removed: {error}"))
     return removed, left
 
 
 def _remove_over(start: Start, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     # a tombstone would end whoever began to work for it meanwhile
-    if start_lock.is_held_alone(start_lock.start_lock(settings, start.key)):
+    if start_lock.is_locked_alone(start_lock.start_lock(settings, start.key)):
         raise VTorqueError("somebody has begun to work for it meanwhile")
     things: tuple[str, ...] = ()
-    if start.remains:
+    if start.leftovers:
         bare = present_absent.is_bare(*_named(start), settings)
         things = present_absent.absent(start.job_id, start.number, settings, deadline, bare=bare)
-        if here := present_absent.left(settings, start.job_id, start.number, bare=bare):
+        if here := present_absent.describe_leftovers(settings, start.job_id, start.number, bare=bare):
             raise VTorqueError("still here", ", ".join(here))
     else:
         start_lock.bury(settings, start.key)
@@ -375,7 +376,7 @@ def _remove_earlier(start: Start, settings: NodeSettings, deadline: Deadline) ->
     start_lock.bury(settings, start.key)
     lock = start_lock.start_lock(settings, start.key)
     # a mother superior who lives may be asking for the same at this moment
-    with start_lock.held(lock, settings, deadline):
+    with start_lock.lock_alone(lock, settings, deadline):
         things = _remove_files(start, settings)
         lock.unlink(missing_ok=True)
     return things

@@ -98,14 +98,14 @@ def json_as_yaml(text: str, escaped: re.Pattern[str]) -> str:
         escaped: matches a character that is to be written by its number.
     """
 
-    def written(token: re.Match[str]) -> str:
+    def format_token(token: re.Match[str]) -> str:
         if token[1] is None:
             number = token[0].replace("Infinity", ".inf").replace("NaN", ".nan")
             return number if "." in number else number.replace("e", ".0e")
         string = escaped.sub(_escaped, token[1])
         return f"? {string}{token[2]}" if token[2] and len(string) > _LONGEST_KEY else string + token[2]
 
-    return _JSON_TOKEN.sub(written, text)
+    return _JSON_TOKEN.sub(format_token, text)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -68,7 +68,7 @@ class Network:
             of its own, over its nodes.
         addresses: from which guests have theirs, an IPv4 network.
         mtu: of the guests' cards; 0: as the guest has it (bridge), or what fits into the nodes' packets (vxlan).
-        confined: do the rules of guests (`confine_guests`) hold there, too?
+        confined: whether the rules of guests (`confine_guests`) hold there, too.
         tag: of the VLAN; 0: the network is none.
     """
 
@@ -87,7 +87,7 @@ class Network:
 
     @property
     def private(self) -> bool:
-        """Has each job such a network for itself?"""
+        """Return whether each job has such a network for itself."""
         return self.kind == VXLAN
 
     @property
@@ -189,7 +189,7 @@ def _text(address: int) -> str:
     return ".".join(map(str, address.to_bytes(4, "big")))
 
 
-def written(network: Network) -> str:
+def format_line(network: Network) -> str:
     """Return the line that `read_line` reads."""
     options = {
         "device" if network.tag else "bridge": network.device,
@@ -219,7 +219,7 @@ def find_contradictions(
         networks: the list.
         bridge: of the first network.
         node_number: of this node; None: it has none yet.
-        confine: are guests confined?
+        confine: whether guests are confined.
     """
     names = [network.name for network in networks]
     yield from (f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1}))

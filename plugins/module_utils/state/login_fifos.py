@@ -40,7 +40,7 @@ def end(directory: pathlib.Path) -> bool:
         directory: the run directory of the start.
 
     Returns:
-        Was there one that lived?
+        Whether there was one that lived.
 
     Raises:
         VTorqueError: it would not end.
@@ -61,7 +61,7 @@ def kill(lock_file: pathlib.Path) -> bool:
         lock_file: the FIFO.
 
     Returns:
-        Was there one?
+        Whether there was one.
 
     Raises:
         VTorqueError: it would not end.

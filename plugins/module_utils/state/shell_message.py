@@ -7,8 +7,8 @@ Two FIFOs in the run directory, root's, which the job's user may write to and no
 the kernel's buffer, whatever is written.
 
     words   one line for the job's log
-    bell    rung when the batch system stops the shell or lets it go on; what is written there means nothing, and the
-            batch server is asked
+    bell    bytes that notify the worker: the batch system has stopped the shell or lets it go on.  They prove nothing:
+            the batch server is queried
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ..system import acl
 from ..text import printable
 
 NAME = "words"
-BELL = "bell"
+NOTIFICATIONS = "bell"
 CHECKPOINT = b"c"
-"""Rung where the owner of the job wants its guests saved."""
+"""Written where the owner of the job wants its guests saved."""
 PARK = b"p"
-"""Rung where they want the job to leave its nodes then, until they release it."""
+"""Written where they want the job to leave its nodes then, until they release it."""
 LIMIT = 2000
 """Bytes of the line; more is cut, and so few are written at once or not at all (PIPE_BUF)."""
 
 
 def offer(directory: pathlib.Path, uid: int) -> None:
-    """Let a user say their line, and ring.
+    """Create both FIFOs, for a user to write into.
 
     Args:
         directory: the run directory of the start.
@@ -43,7 +43,7 @@ def offer(directory: pathlib.Path, uid: int) -> None:
     Raises:
         VTorqueError: it was not made.
     """
-    for name in (NAME, BELL):
+    for name in (NAME, NOTIFICATIONS):
         _make(directory / name, uid)
 
 
@@ -72,14 +72,14 @@ def send_message(directory: pathlib.Path, text: str) -> None:
     _write(directory / NAME, text.encode(errors="replace")[: LIMIT - 1] + b"\n")
 
 
-def ring(directory: pathlib.Path, what: bytes = b".") -> None:
-    """Ring; what prevents it is nobody's trouble: the sweep sees later what the bell is for.
+def notify_worker(directory: pathlib.Path, what: bytes = b".") -> None:
+    """Notify the worker of a start; nothing depends on it, since the sweep queries the batch server later.
 
     Args:
         directory: the run directory of the start.
         what: one byte: `CHECKPOINT`, `PARK`, or that the state of the job may have changed.
     """
-    if (fd := _write(directory / BELL, what)) is not None:
+    if (fd := _write(directory / NOTIFICATIONS, what)) is not None:
         os.close(fd)
 
 
@@ -115,7 +115,7 @@ class _Fifo:
         return (self._fd,) if self._fd >= 0 else ()
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop reading."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -136,16 +136,16 @@ class Listener(_Fifo):
         return printable(message.partition(b"\n")[0].decode(errors="replace"))
 
 
-class Bell(_Fifo):
-    """Hears that the shell has rung, each time."""
+class NotificationFifo(_Fifo):
+    """Reads what the shell notifies the worker of, each time."""
 
     # with a writer of our own it has no end, which poll would tell for ever
-    name, access = BELL, os.O_RDWR
+    name, access = NOTIFICATIONS, os.O_RDWR
 
-    def hush(self) -> bytes:
-        """Forget that it was rung until now, and return what was rung."""
-        rung = b""
+    def read_all(self) -> bytes:
+        """Read and return what was written until now."""
+        found = b""
         with contextlib.suppress(OSError):
             while data := os.read(self._fd, 1 << 16):
-                rung = (rung + data)[-1024:]
-        return rung
+                found = (found + data)[-1024:]
+        return found

@@ -104,7 +104,7 @@ class Report:
         findings: of all checks that were made, in the order of `CHECKS`.
         began: when the examination began on the node's own clock, in seconds since the epoch; 0: not told.
         ended: when it ended.
-        asked: did the node answer at all?
+        asked: whether the node answered at all.
         settings: a digest of each of its parameters (`job/config/comparison.py`).
         collection: version and digest of what is installed there.
     """

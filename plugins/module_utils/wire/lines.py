@@ -44,7 +44,7 @@ class LineReader:
     """Makes lines of what comes in pieces from our own processes.
 
     Whoever hears a guest or another node refuses a peer whose line has no end, or that sends it in a million pieces,
-    and has a reader of its own for that (`node/guest/agent.py`, `play/node_connection.py`).
+    and has a reader of its own for that (`node/guest/agent.py`, `job_actions/node_connection.py`).
 
     Args:
         longest: so many bytes of a line are taken, and those behind are dropped; None: all.

@@ -103,7 +103,7 @@ class GuestSpec:
         hugepages: of which pages its memory is, counted in each cell; `auto`: of the largest that there are.
         shared_mib: of the region that all guests of the start on this node share, in MiB; 0: there is none.
         rdma: of which kind its RDMA device is; "": it has none.
-        warm: may it start from a template of the node?
+        warm: whether it may start from a template of the node.
         io_min: of the cores that all guests of the start on this node have for virtual I/O, how many at least.
         io_max: how many at most; 0: there are none.
         io_required: no guest without them; else they are a default of the site's, without which the job runs too.
@@ -260,7 +260,7 @@ class JobHost:
         address: where it is reached.
         slots: how often the job's node file names it: vCPUs of a guest, slots of a bare host.
         host_key: the public ssh key that answers there.
-        bare: is it a host of the cluster itself, and no guest?
+        bare: whether it is a host of the cluster itself, and no guest.
         gpus: how many processors of graphics a guest has of its host.
         networks: its addresses on further networks, as `GuestFacts.networks`.
     """
@@ -323,7 +323,7 @@ class Suspension:
     """What the mother superior of a job tells its other nodes when the batch system has suspended it, or resumed it.
 
     Attributes:
-        do: `suspend`: its guests stand still from now on; `resume`: they go on; `fit`: could they?
+        do: `suspend`: its guests stand still from now on; `resume`: they go on; `fit`: report whether they could.
     """
 
     version: int = number_field(VERSION, VERSION)
@@ -338,8 +338,8 @@ class CheckpointStep:
     """What the mother superior of a job tells its other nodes while its guests are saved to begin again from there.
 
     Attributes:
-        do: `can_save`: could they be saved; `hold`: they stand still and go to the disk; `held`: are they there;
-            `store`: copy them into the checkpoint; `let_go`: they go on.
+        do: `can_save`: report what keeps them from being saved; `hold`: pause them, and write them to the disk;
+            `held`: report which are not there yet; `store`: copy them into the checkpoint; `let_go`: let them go on.
         generation: number of the checkpoint.
         seconds: that they stand still at most, for `hold`; that the copies may take, for `store`.
     """

@@ -107,7 +107,7 @@ class Evacuee:
 
 
 @frozen
-class Moved:
+class MovedGuest:
     """A guest that has left its node while its job ran; a row of the job's record, and untrusted where it arrives.
 
     Attributes:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How root of one node calls a program of root's on another."""
+"""Where programs of vTorque are, and how root of one node calls one on another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ from ..effects import leaves_nothing
 from .ssh_options import root_arguments
 
 SETPRIV, SSH = "/usr/bin/setpriv", "/usr/bin/ssh"
-PROGRAM = pathlib.Path(sys.prefix).parent / "bin" / "vtorque-node"
+END_LEFTOVERS = "--end-left"
+"""Argument of `vtorque-node`, before user, job and start: once the guests are gone, end what processes the job left."""
+
+
+@leaves_nothing
+def program_path(name: str, prefix: str | None = None) -> pathlib.Path:
+    """Return the path of a program of vTorque.
+
+    Args:
+        name: of the program.
+        prefix: directory of the installation; None: of the one that runs.
+    """
+    return pathlib.Path(sys.prefix).parent / "bin" / name if prefix is None else pathlib.Path(prefix, "bin", name)
+
+
+PROGRAM = program_path("vtorque-node")
 """Where `vtorque-node` is on every node."""
 
 

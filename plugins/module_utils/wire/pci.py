@@ -38,8 +38,8 @@ class PciClass:
         addresses: of the devices, in the order in which the batch system counts them.
         hosts: a regular expression for names of the hosts that have them; "": all.
         resource: by which the batch system gives these devices to jobs (`gpus`); "": the node takes the first free.
-        reset: must each of them have a way to be reset between two jobs?
-        numa: must each be near the cores of its job?
+        reset: whether each of them must have a way to be reset between two jobs.
+        numa: whether each must be near the cores of its job.
         kind: one of `KINDS`, which its devices must be of; "": any.
         granted: addresses that the batch system has given to a job on this host; None: it gives out none of them.
     """
@@ -55,42 +55,26 @@ class PciClass:
 
 
 @frozen
-class PciWish:
-    """What a guest is to have.
-
-    Attributes:
-        what: a class, or an address.
-        count: how many devices of the class.
-    """
-
-    what: str
-    count: int = 1
-
-    @property
-    def is_address(self) -> bool:
-        """Is it a certain device?"""
-        return ":" in self.what
-
-    def __str__(self) -> str:
-        return self.what if self.is_address else f"{self.what}:{self.count}"
-
-
-@frozen
 class DeviceWish:
     """PCI devices of the host that a guest is to have.
 
     Attributes:
         what: a class of the site's, or an address.
         count: how many of the class.
-        gpu: are they processors of graphics, which a job counts?
+        gpu: whether they are processors of graphics, which a job counts.
     """
 
     what: str = text_field(f"{CLASS}|{ADDRESS}")
     count: int = number_field(1, MOST, default=1)
     gpu: bool = False
 
+    @property
+    def is_address(self) -> bool:
+        """Return whether it names one device."""
+        return ":" in self.what
+
     def __str__(self) -> str:
-        return self.what if ":" in self.what else f"{self.what}:{self.count}"
+        return self.what if self.is_address else f"{self.what}:{self.count}"
 
 
 def full_address(text: str) -> str:
@@ -103,16 +87,16 @@ def full_address(text: str) -> str:
     return text if text.count(":") == 2 else f"0000:{text}"
 
 
-def read_wish(text: str) -> PciWish:
+def read_wish(text: str) -> DeviceWish:
     """Return what a part of a request's `pci=` asks for.
 
     Args:
         text: `gpu:1`, or an address; the form was checked (`job/request/keys.py`).
     """
     if "." in text:
-        return PciWish(full_address(text))
+        return DeviceWish(full_address(text))
     name, _colon, count = text.partition(":")
-    return PciWish(name, int(count))
+    return DeviceWish(name, int(count))
 
 
 def read_line(line: str) -> PciClass:
@@ -151,7 +135,7 @@ def read_line(line: str) -> PciClass:
     return PciClass(name, tuple(addresses), values["hosts"], values["resource"], *wanted, kind)
 
 
-def written(pci_class: PciClass) -> str:
+def format_line(pci_class: PciClass) -> str:
     """Return the line that `read_line` reads."""
     options = {
         "hosts": pci_class.hosts,

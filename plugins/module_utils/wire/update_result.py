@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What became of a guest's security updates: the node's word for it, which passes from wing to wing."""
+"""What became of a guest's security updates: the result that a node reports to the job."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GuestUpdates:
         return {**facts, "reason": self.reason} if self.reason else facts
 
 
-def in_words(outcome: str, packages: float | None, seconds: float | None) -> str:
+def format_outcome(outcome: str, packages: float | None, seconds: float | None) -> str:
     """An outcome for people: `done, 3 packages in 12 s`; as far as it is known."""
     if not outcome or packages is None:
         return outcome

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A note on each node of a job whether the job has the node for itself; written when it begins, for its end.
 
-alone.json      in the record's directory of each node: was it alone, when the guests had been told of their job?
+alone.json      in the record's directory of each node: whether it was alone when the guests had learned of their job.
 """
 
 from __future__ import annotations

@@ -37,7 +37,11 @@ def refuse_needed_images(found: t.Sequence[str], configuration: Configuration) -
         raise SiteFault(
             f"image {found[0]} was not deleted", f"which jobs need it is not known: {error}", "--force does not ask"
         ) from error
-    stay = {name: _made(image) for name, image in images.list_images(configuration.settings.pool) if name not in found}
+    stay = {
+        name: _creation_time(image)
+        for name, image in images.list_images(configuration.settings.pool)
+        if name not in found
+    }
     for entry in found:
         needed = in_need(entry, jobs, default=policy.img_default, revisions=stay)
         if needed:
@@ -47,7 +51,7 @@ def refuse_needed_images(found: t.Sequence[str], configuration: Configuration) -
             )
 
 
-def _made(image: images.Image | VTorqueError) -> float | None:
+def _creation_time(image: images.Image | VTorqueError) -> float | None:
     """When a good image was made; a bad one takes the place of none."""
     try:
         return datetime.datetime.fromisoformat(t.cast("images.Image", image).record["created"]).timestamp()

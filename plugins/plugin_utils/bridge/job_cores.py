@@ -45,7 +45,7 @@ def cores_of(job: BatchJob, policy: Policy, node: str, *, with_host: bool = Fals
         return cpus.of_node(0 if with_host else policy.host_os_core_count)
     if others := open_node(policy.batch_system).cpusets("*"):
         mine = sum(same_host(node, host) for host in job.slot_hosts)
-        return cpus.not_given(others, policy.host_os_core_count, mine)
+        return cpus.unassigned_cores(others, policy.host_os_core_count, mine)
     what, why = (
         f"the cores of job {job.job_id} on {node}",
         "other jobs may run there, and the batch system gives it no cores",
@@ -78,7 +78,9 @@ def cpusets_of(job_id: str, policy: Policy) -> tuple[str, ...]:
     return open_node(policy.batch_system).cpusets(job_id)
 
 
-def keep_apart(job: BatchJob, policy: Policy, node: str, cores: cpus.Cores) -> tuple[cpus.Cores, tuple[str, ...]]:
+def apply_side_channels(
+    job: BatchJob, policy: Policy, node: str, cores: cpus.Cores
+) -> tuple[cpus.Cores, tuple[str, ...]]:
     """Keep the promise of `side_channels` for the guests of a job, as far as the batch system's gifts decide it.
 
     Args:
@@ -109,4 +111,4 @@ def keep_apart(job: BatchJob, policy: Policy, node: str, cores: cpus.Cores) -> t
     if not alone and later and not cpus.of_groups(later):
         why = "the batch system gives a job its cores when its guests run already, and they may be parts of cores"
         raise SiteFault(what, why, "set pbs_exclusive_node_alloc: true")
-    return side_channels.keep_whole_cores(cores, node), later if alone else ()
+    return side_channels.select_whole_cores(cores, node), later if alone else ()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of the site's policy is this node's own word, and both together for programs that need both."""
+"""The settings of this node, from the site's policy; and both together for programs that need both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def host_name() -> str:
 
 
 def settings_of(policy: Policy, node_name: str) -> NodeSettings:
-    """What of the site's policy the node's rooms need; the one place where it is told."""
+    """Return what of the site's policy the packages of `node` need; this is the only place that decides it."""
     leases = [pathlib.Path(policy.dhcp_leases_file)] if policy.dhcp_leases_file else list(LEASES)
     leases.append(LIBVIRT_LEASES / f"{policy.bridge}.status")
     script = pathlib.Path(policy.ip_to_mac_script) if policy.custom_ip_mapping and policy.ip_to_mac_script else None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a start, from what the batch server, the policy and the pool say; it needs both wings.
+"""The plan of a start, from what the batch server, the policy and the pool say; it needs both job and node.
 
 A plan is made once.  Its identity is a digest of its inputs, which costs little: who finds a plan of the same inputs
 takes it over (`action/job_plan.py`), whoever made it (`faststart/head_start.py`).
@@ -100,7 +100,7 @@ def inputs_of(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path |
 
 
 @leaves_nothing
-def plan_of(inputs: PlanInputs) -> JobPlan:
+def create_plan(inputs: PlanInputs) -> JobPlan:
     """Plan the guests of a start, with new keys.
 
     Args:
@@ -118,7 +118,7 @@ def plan_of(inputs: PlanInputs) -> JobPlan:
         timeout_s=float(policy.prologue_timeout),  # what is really left is told when the node is asked
         find_owner=inputs.find_owner,
         additions=additions_of(job, policy, inputs.find_owner),
-        pinning=map_of(job, inputs.find_owner),
+        pinning=read_vcpu_map(job, inputs.find_owner),
         inputs=inputs.digest,
     )
     if policy.checkpoint_dir is None or job.start_count < 2:
@@ -135,8 +135,8 @@ def _owner_known(job: BatchJob) -> Owner | VTorqueError:
 
 @leaves_nothing
 def plan_start(job: BatchJob, policy: parameters.Policy, nodefile: pathlib.Path | None) -> JobPlan:
-    """Plan the guests of a start, with new keys: `plan_of` what `inputs_of` gathers."""
-    return plan_of(inputs_of(job, policy, nodefile))
+    """Plan the guests of a start, with new keys: `create_plan` what `inputs_of` gathers."""
+    return create_plan(inputs_of(job, policy, nodefile))
 
 
 def additions_of(
@@ -160,7 +160,7 @@ def additions_of(
     return found
 
 
-def map_of(job: BatchJob, find_owner: t.Callable[[str, str], Owner] = owner_of) -> VcpuMap | None:
+def read_vcpu_map(job: BatchJob, find_owner: t.Callable[[str, str], Owner] = owner_of) -> VcpuMap | None:
     """Return the user's map of vCPUs to cores, read again as themselves; None: they have none.
 
     Args:

@@ -14,7 +14,7 @@ import typing as t
 
 from ...module_utils.errors import UserFault
 from ...module_utils.job.admission import numa
-from ...module_utils.job.admission.host_devices import read_wishes
+from ...module_utils.job.admission.request_devices import read_wishes
 from ...module_utils.job.admission.resolve import SITE_DEFAULT
 from ...module_utils.job.admission.submission import Submission
 from ...module_utils.job.config.parameters import Policy
@@ -107,7 +107,7 @@ def preview(submission: Submission, policy: Policy) -> Preview | None:
     for index in range(count):
         own = pins[index] if pins else Pins((), shared)
         cells = _cells(topology, {core for cores in own.vcpus for core in cores} or shared)
-        vcpus, others = tuple(map(cpus.written, own.vcpus)), cpus.written(own.others)
+        vcpus, others = tuple(map(cpus.format_cores, own.vcpus)), cpus.format_cores(own.others)
         memory = _memory(submission, node, cells)
         guests.append(GuestPreview(vcpus, others, cells, memory, devices[index], own.io_least))
     return Preview(node.node, node.made, tuple(guests), "; ".join(filter(None, (problem, lack))))
@@ -192,7 +192,7 @@ def _placed(submission: Submission, policy: Policy, node: str) -> tuple[GuestSpe
             arch="",
             vcpus=vcpus,
             ram_mib=resolved.figure("ram"),
-            hypervisor=resolved.word("hypervisor"),
+            hypervisor=resolved.text("hypervisor"),
             fs_type="",
             host_key=_NO_KEY,
             authorized_key="",
@@ -250,11 +250,11 @@ def _devices(submission: Submission, policy: Policy, node: NodeTopology) -> tupl
                 lacking.append(f"{node.node} has no {wish} left for each guest")
                 continue
             taken.update(free)
-            guest += [_device_in_words(pci_class, address, near.get(address, NO_CELL)) for address in free]
+            guest += [_describe_device(pci_class, address, near.get(address, NO_CELL)) for address in free]
     return [tuple(guest) for guest in found], "; ".join(dict.fromkeys(lacking))
 
 
-def _device_in_words(pci_class: PciClass, address: str, cell: int) -> str:
+def _describe_device(pci_class: PciClass, address: str, cell: int) -> str:
     where = "" if cell == NO_CELL else f" in cell {cell}"
     # which one, its allocation says when the job starts
     given = f", or another that the batch system gives ({pci_class.resource})" if pci_class.resource else ""

@@ -49,7 +49,7 @@ def check_user_disk(path: str) -> None:
     """
     from ...module_utils.node.storage import user_disk  # 20 ms that only those pay who bring a disk
 
-    user_disk.look(path)
+    user_disk.inspect_disk(path)
 
 
 def digest_user_image(path: str, policy: Policy) -> str:
@@ -64,4 +64,4 @@ def digest_user_image(path: str, policy: Policy) -> str:
     """
     from ...module_utils.node.pool import user_image  # only who brings an image pays
 
-    return user_image.look(path, policy.image_max).digest
+    return user_image.inspect_image(path, policy.image_max).digest

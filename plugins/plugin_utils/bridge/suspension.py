@@ -122,7 +122,7 @@ class _Suspension:
         """Have the guests of the whole job saved, to begin again from there; whoever rings is the job's user.
 
         Returns:
-            Has the job ended with it?  It is asked for alone (`park`).
+            Whether the job has ended with it, which is requested separately (`park`).
         """
 
         def end() -> None:
@@ -134,7 +134,7 @@ class _Suspension:
         try:
             job = batch.job(self._job_id)
             if job.start_count != self._start or job.state != "R" or self.ordered:
-                raise coordinate.Refused(f"a checkpoint of job {self._job_id}", f"it is in state {job.state}")
+                raise coordinate.CheckpointRefused(f"a checkpoint of job {self._job_id}", f"it is in state {job.state}")
             coordinate.take_checkpoint(job, policy, self._settings, self._step_elsewhere, _log, end if park else None)
         except VTorqueError as error:
             _log(f"{'not suspended' if park else 'no checkpoint'}: {error}")
@@ -150,7 +150,7 @@ class _Suspension:
     def _suspend(self, job: BatchJob) -> float:
         if pause_order.order_pause(self._settings, self.key):
             _log(f"job {job.job_id} is suspended")
-        self._tell("suspend")
+        self._notify_sisters("suspend")
         return AGAIN_S if self._untold["suspend"] else PAUSED_LOOK_S
 
     def _resume(self, batch: BatchSystem, job: BatchJob) -> float | None:
@@ -163,7 +163,7 @@ class _Suspension:
             batch.comment(job.job_id, f"vtorque: still suspended: {why}; resume it later")
             return PAUSED_LOOK_S
         self._take_back()
-        self._tell("resume")
+        self._notify_sisters("resume")
         return AGAIN_S if self._untold["resume"] else None
 
     def _lack(self, batch: BatchSystem, job: BatchJob) -> str:
@@ -192,7 +192,7 @@ class _Suspension:
         if pause_order.take_back(self._settings, self.key):
             _log(f"job {self._job_id} is not suspended any more")
 
-    def _tell(self, do: str) -> None:
+    def _notify_sisters(self, do: str) -> None:
         """Tell each sister that was not told since it became so."""
         if do not in self._untold:
             self._untold = {do: set(self._sisters)}
@@ -247,7 +247,7 @@ def list_saved(settings: NodeSettings) -> list[dict[str, t.Any]]:
     """Return a row for each start that has guests on this node's disk: job, start, user, node, since, guests, bytes.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: they cannot be read.
@@ -278,7 +278,7 @@ def forget_saved(request: SavedRequest, policy: Policy, settings: NodeSettings) 
     Args:
         request: names the job.
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Returns:
         What was removed.

@@ -31,7 +31,7 @@ def want_default_template(policy: Policy, settings: NodeSettings) -> str:
     try:
         if policy.img_default and not is_path(policy.img_default):
             _want_default(policy, settings)
-        wants.ring(settings)
+        wants.request_making(settings)
     except (OSError, VTorqueError) as error:
         return f"templates of warm starts: {error}"
     return ""

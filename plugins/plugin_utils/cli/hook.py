@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NODE = (sys.executable, "-I", "-m", f"{__package__}.vtorque_node")
-EARLY = "--early"
 JOB_ID = 5
 """Which word of the launcher's call is the job's id."""
 
@@ -56,7 +55,7 @@ def begin_node(
         config: the site's configuration.
     """
     wanted = argv[:2] == ["prologue", "yes"] and mark.allows(place, config)
-    return begin((*command, EARLY), ROOT_ENVIRONMENT) if wanted else None
+    return begin((*command, mark.EARLY), ROOT_ENVIRONMENT) if wanted else None
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def _run(order: dict[str, t.Any], output: Output) -> session.End:
         joined=output.joined,
     )
     with LostWatch(directory) as watch:
-        if (lost := watch.lost()) is not None:
+        if (lost := watch.read_loss()) is not None:
             raise lost
         message = start.message(content)
         return session.Conversation(record, directory, "batch", message, watch, output.write).run()
@@ -112,7 +112,7 @@ def _variables(order: dict[str, t.Any], output: Output) -> dict[str, str]:
     """
     listed: dict[str, str] = order["listed"]
     try:
-        listed = listed or user_variables.ask(_batch(order), order["job_id"])
+        listed = listed or user_variables.query_variables(_batch(order), order["job_id"])
     except SiteFault as error:
         if order["key"] == PROLOGUE:
             raise

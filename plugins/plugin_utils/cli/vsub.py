@@ -19,18 +19,18 @@ from ...module_utils.job.admission.submission import Site, Submission, prepare
 from ...module_utils.job.batch.registry import VARIABLE, open_batch, open_front, submit_command
 from ...module_utils.job.config.batch_systems import commands_parameter
 from ...module_utils.job.config.policy_file import PATH, load
+from ...module_utils.job.request.demand import NodeSize
 from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
-from ...module_utils.job.request.sizes import NodeSize
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
 
 if t.TYPE_CHECKING:
-    from ...module_utils.job.batch.contract import Asked, FrontAdapter, SubmitCall
+    from ...module_utils.job.batch.contract import FrontAdapter, FrontJob, SubmitCall
     from ...module_utils.job.config.parameters import Policy
-    from ...module_utils.job.request.handover import Handover
+    from ...module_utils.job.request.command_call import CommandCall
     from .output.json_output import Query
 
 PROGRAM = "vsub"
@@ -70,7 +70,7 @@ def main() -> int:
     launcher = os.environ.get(VARIABLE, "")
     session = SESSION in os.environ
     return messages.run(
-        PROGRAM, lambda: submit(sys.argv[1:], environment.kept_aside(), launcher=launcher, session=session)
+        PROGRAM, lambda: submit(sys.argv[1:], environment.caller_environment(), launcher=launcher, session=session)
     )
 
 
@@ -89,7 +89,7 @@ def submit(
         caller: the environment for the command.
         policy_path: the site's configuration.
         launcher: the batch system whose launcher was called; "": the site's, whichever that is.
-        session: was it the launcher of the command for sessions?
+        session: whether it was the launcher of the command for sessions.
     """
     policy, broken = _policy(policy_path)
     front = open_front(launcher or (policy.batch_system if policy else USUAL), session=session)
@@ -157,7 +157,7 @@ def _submit(call: Call) -> int:
         if any(asked.layers):
             why = "VM jobs are switched off on this site"
             raise UserFault("-vm", why, f"without -vm {program} is {command}")
-        return _dry_run_bare(call, asked) if dry else _hand_over(call, asked.as_it_is())
+        return _dry_run_bare(call, asked) if dry else _run_command_call(call, asked.as_it_is())
     host = os.uname().nodename
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "the site takes no VM jobs from here (disabled_hosts_list)", "use another host")
@@ -168,7 +168,7 @@ def _submit(call: Call) -> int:
     submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))
     for notice in submission.notices:
         print(f"{program}: {notice}", file=sys.stderr)
-    return _show(call, submission, asked) if dry else _hand_over(call, submission.handover)
+    return _print_submission(call, submission, asked) if dry else _run_command_call(call, submission.command_call)
 
 
 def _home() -> str:
@@ -184,28 +184,28 @@ def _sizes(call: Call, queue: str) -> tuple[NodeSize, ...]:
         return ()
 
 
-def _hand_over(call: Call, handover: Handover) -> int:
+def _run_command_call(call: Call, command_call: CommandCall) -> int:
     """Become the command; or run it, where something is to be done after it: a copy removed, a refusal explained."""
-    if handover.text is not None and handover.at < 0:
+    if command_call.text is not None and command_call.at < 0:
         fd = os.memfd_create("stdin")
         with os.fdopen(fd, "wb", closefd=False) as stream:
-            stream.write(handover.text)
+            stream.write(command_call.text)
         os.lseek(fd, 0, os.SEEK_SET)
         os.dup2(fd, 0)
-    elif handover.text is not None or handover.refusal:
-        status = _run(call, handover.argv, handover)
-        if status and handover.refusal:
-            print(f"{call.front.PROGRAM}: {handover.refusal}", file=sys.stderr)
+    elif command_call.text is not None or command_call.refusal:
+        status = _run(call, command_call.argv, command_call)
+        if status and command_call.refusal:
+            print(f"{call.front.PROGRAM}: {command_call.refusal}", file=sys.stderr)
         return status
     sys.stdout.flush()
     sys.stderr.flush()
     try:
-        os.execve(call.command, [call.command, *handover.argv], call.environment)  # noqa: S606 - no shell is the point
+        os.execve(call.command, [call.command, *command_call.argv], call.environment)  # noqa: S606 - no shell is the point
     except OSError as error:
         raise _no_command(call, error) from error
 
 
-def _run(call: Call, argv: t.Sequence[str], copied: Handover | None = None) -> int:
+def _run(call: Call, argv: t.Sequence[str], copied: CommandCall | None = None) -> int:
     """Run the command to its end, over a copy of the script where it is to read another; return its exit status."""
     from . import command_child  # 10 ms that only those pay who do not become the command
 
@@ -225,7 +225,7 @@ def _no_command(call: Call, error: OSError) -> SiteFault:
     return SiteFault(call.command, f"cannot be run: {error.strerror}", f"see {parameter}")
 
 
-def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
+def completion_values(vm_img_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vsub.bash.j2` is rendered with."""
     choices = {"distro": DISTROS, "fs_type": FS_TYPES, "hypervisor": HYPERVISORS}
     return {
@@ -239,13 +239,13 @@ def completion_words(vm_img_dir: str) -> dict[str, t.Any]:
     }
 
 
-def _show(call: Call, submission: Submission, asked: Asked) -> int:
-    command = [call.command, *submission.handover.argv]
+def _print_submission(call: Call, submission: Submission, asked: FrontJob) -> int:
+    command = [call.command, *submission.command_call.argv]
     _dry_run().print_submission(submission, call.policy, call.front.COMMAND, command, asked.vm_lines, call)
     return 0
 
 
-def _dry_run_bare(call: Call, asked: Asked) -> int:
+def _dry_run_bare(call: Call, asked: FrontJob) -> int:
     name = call.front.COMMAND
     print(
         f"{call.front.PROGRAM}: VM jobs are switched off on this site; the job goes to {name} as it is", file=sys.stderr

@@ -25,7 +25,7 @@ from ...module_utils.system.process import cgroup, process_limits
 from ...module_utils.text import format_bytes
 from ..bridge.node_settings import read_settings
 from .output import messages
-from .output.json_output import add_json, tell
+from .output.json_output import add_json, print_json
 from .output.progress import waiting
 from .output.tables import table
 
@@ -93,7 +93,7 @@ def _fill(_call: argparse.Namespace, settings: NodeSettings) -> int:
 def _list(call: argparse.Namespace, settings: NodeSettings) -> int:
     rows = listing(settings)
     if call.json:
-        tell(
+        print_json(
             call,
             {"images": rows, "held_bytes": sum(row["bytes"] for row in rows), "limit_bytes": limit_bytes(settings)},
         )
@@ -118,7 +118,7 @@ def listing(settings: NodeSettings) -> list[dict[str, t.Any]]:
     """What is here, what is on its way, and what failed.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     cache, now = cache_of(settings), copy_queue.progress(settings)
     guests = cache.in_use()

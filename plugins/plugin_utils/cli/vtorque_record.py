@@ -28,8 +28,8 @@ from ...module_utils.job.batch.api import BatchJob, PastJob, UnknownJob
 from ...module_utils.job.batch.registry import find_past_job, open_batch
 from ...module_utils.job.config import consistency, parameters, policy_file
 from ...module_utils.job.records import retention
-from ...module_utils.job.records.handover import archive, delivery, running, transfer_format
-from ...module_utils.job.records.handover.archive import NeverTaken
+from ...module_utils.job.records.transfer import archive, delivery, running, transfer_format
+from ...module_utils.job.records.transfer.archive import RecordRejected
 from ...module_utils.state import event_log, layout
 from ...module_utils.system.process import process_limits
 from ...module_utils.text import printable
@@ -76,7 +76,7 @@ def answer(stream: t.BinaryIO, environment: t.Mapping[str, str]) -> int:
     """
     try:
         return receive(stream, environment)
-    except NeverTaken as error:
+    except RecordRejected as error:
         print(messages.text(PROGRAM, error), file=sys.stderr)
         return delivery.NEVER
 
@@ -102,7 +102,7 @@ def receive(
         0: it is kept, or was kept before.
 
     Raises:
-        NeverTaken: another record of this start is kept, or the batch server has forgotten the job.
+        RecordRejected: another record of this start is kept, or the batch server has forgotten the job.
         VTorqueError: it is not of the form, not from the job's first node, or was not written.
         SiteFault: the batch server does not answer, or the job's user is not known here.
     """
@@ -140,7 +140,7 @@ def proved_user(announcement: transfer_format.Announcement, connection: str, pol
     the record may wait on its node.
 
     Raises:
-        NeverTaken: the server has forgotten the job, and nothing is written down of it here.
+        RecordRejected: the server has forgotten the job, and nothing is written down of it here.
         VTorqueError: the server's word is another.
         SiteFault: what is written down is not there just now, or not clear.
     """
@@ -155,7 +155,7 @@ def proved_user(announcement: transfer_format.Announcement, connection: str, pol
         try:
             job = find_past_job(policy, announcement.job_id, announcement.start, days=days)
         except UnknownJob as error:
-            raise NeverTaken(error.what, error.why, "the record stays on its node") from error
+            raise RecordRejected(error.what, error.why, "the record stays on its node") from error
     if not job.nodes:
         raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may hand its record over")
     check_host(job.job_id, job.nodes[0], connection, "its mother superior")

@@ -47,7 +47,7 @@ ATTACH_S, ATTACH_PAUSE_S = 300.0, 2.0
 """For the guest of a job that has returned to give a session, and between two tries."""
 
 
-class Refused(VTorqueError):
+class JobRefused(VTorqueError):
     """Root decided that this start runs nothing.
 
     Attributes:
@@ -70,17 +70,17 @@ def main(argv: t.Sequence[str] | None = None) -> int:
     try:
         end = _run(arguments)
     except GuestLost as error:
-        return _say(error, LOST, error.lines)
+        return _print_error(error, LOST, error.lines)
     except session.ConnectionLost as error:
-        return _say(error, LOST)
-    except Refused as error:
-        return _say(error, NOTHING_RUN, error.lines)
+        return _print_error(error, LOST)
+    except JobRefused as error:
+        return _print_error(error, NOTHING_RUN, error.lines)
     except VTorqueError as error:
-        return _say(error, NOTHING_RUN)
+        return _print_error(error, NOTHING_RUN)
     except OSError as error:
-        return _say(VTorqueError("nothing was run", str(error)), NOTHING_RUN)
+        return _print_error(VTorqueError("nothing was run", str(error)), NOTHING_RUN)
     if end.kind == "signal":
-        _die_of(end.number)
+        _end_by_signal(end.number)
     return end.number
 
 
@@ -94,9 +94,9 @@ def _run(arguments: list[str]) -> session.End:
             "this program is the shell of batch jobs, started by the batch system and not by hand",
             "submit a job with vsub",
         )
-    directory, record = start_record.find(system.own_job(job), job_id)
+    directory, record = start_record.read_start_record(system.own_job(job), job_id)
     if isinstance(record, RefusalRecord):
-        raise Refused(record)
+        raise JobRefused(record)
     where = system.start_directory(job, record.directory)
     job |= system.rename_directories(job, where)
     variables = guest_variables(system, job, record.guests, record.bare)
@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> session.End:
     interactive = os.isatty(0)
     command = system.read_command(arguments) if interactive else b""
     with LostWatch(directory) as watch:
-        if (lost := watch.lost()) is not None:
+        if (lost := watch.read_loss()) is not None:
             raise VTorqueError("nothing was run", f"{lost.what}: {lost.why}", "; ".join(lost.lines))
         display = system.display_of(job) if interactive else ""
         if changed := changes(system, job, variables, x11=bool(display)):
@@ -213,14 +213,14 @@ def _umask() -> int:
     return mask
 
 
-def _say(error: VTorqueError, status: int, more: t.Sequence[str] = ()) -> int:
+def _print_error(error: VTorqueError, status: int, more: t.Sequence[str] = ()) -> int:
     text = f"vtorque: {error.what}" + (f": {error.why}" if error.why else "")
     for line in (text, *(f"  {line}" for line in (error.hint, *more) if line)):
         os.write(2, f"{printable(line)}\n".encode(errors="replace"))
     return status
 
 
-def _die_of(number: int) -> None:
+def _end_by_signal(number: int) -> None:
     """End as the job's own shell ended, so that the batch system records the signal; without a core of ours."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number != signal.SIGKILL:

@@ -22,7 +22,7 @@ from ..bridge.node_settings import host_name
 from ..bridge.upkeep import node_sweep
 from ..bridge.upkeep.node_sweep import Report
 from .output import messages
-from .output.json_output import add_json, tell
+from .output.json_output import add_json, print_json
 
 PROGRAM = "vtorque-sweep"
 DEADLINE_S = 300.0
@@ -86,9 +86,9 @@ def run(
         return LEFT
     _log(report)
     if call.json:
-        tell(call, dataclasses.asdict(report))
+        print_json(call, dataclasses.asdict(report))
     else:
-        _show(report, always=sys.stdout.isatty())
+        _print_report(report, always=sys.stdout.isatty())
     return 0 if report.ok else LEFT
 
 
@@ -115,7 +115,7 @@ def _deeds(report: Report) -> t.Iterator[str]:
         listed = ", ".join(report.retired[:MANY]) + (" ..." if len(report.retired) > MANY else "")
         yield _line("retired", "", f"{len(report.retired)} old records: {listed}")
     for outcome in report.handed_over:
-        if outcome.taken:
+        if outcome.is_delivered:
             yield _line("record", outcome.key, outcome.message)
     if report.health.note:
         yield _line("health", report.node, f"set offline: {report.health.note}")
@@ -130,7 +130,7 @@ def _wants(report: Report) -> t.Iterator[str]:
     for item in report.left:
         yield _line("left", item.key, item.why)
     for outcome in report.handed_over:
-        if not outcome.taken:
+        if not outcome.is_delivered:
             yield _line("record", outcome.key, outcome.message)
     for key in report.lost:
         yield _line("lost", key, "this record is too old to be kept, and the front end never got it")
@@ -145,7 +145,7 @@ def _line(kind: str, key: str, text: str) -> str:
     return printable(f"{kind:<8} {key}: {text}" if key else f"{kind:<8} {text}")
 
 
-def _show(report: Report, *, always: bool) -> None:
+def _print_report(report: Report, *, always: bool) -> None:
     lines = [*_deeds(report), *_wants(report)]
     if always:
         lines += [_line("living", item.key, item.why) for item in report.living]

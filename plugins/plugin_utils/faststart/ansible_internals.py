@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every reach into what Ansible does not promise to keep: nothing else that a hook comes to makes one.
 
-Actions of roles alone (`play/controller_action.py`) use attributes of Ansible's `ActionBase` besides, as those of
-Ansible itself do.
+Actions of roles alone (`job_actions/controller_action.py`) use attributes of Ansible's `ActionBase` besides, as those
+of Ansible itself do.
 
 Each function is one reach.  It raises `AnsibleChanged` where ansible-core has not what it expects, and the caller then
 does without: where playing needs it (`forget_collection`, `playbook_program`), by plain ansible-playbook; what only
@@ -79,14 +79,14 @@ def playbook_program() -> t.Callable[[t.Sequence[str]], int]:
         if not callable(execute):
             raise AnsibleChanged("ansible.cli.playbook.PlaybookCLI.cli_executor is no method")
 
-    def play(arguments: t.Sequence[str]) -> int:
+    def run(arguments: t.Sequence[str]) -> int:
         try:
             execute(["ansible-playbook", *arguments])
         except SystemExit as ended:
             return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         return 0
 
-    return play
+    return run
 
 
 def load_modules() -> None:
@@ -125,7 +125,7 @@ def list_no_plugins() -> None:
 
 
 def remove_temporary_files() -> None:
-    """Remove Ansible's own directory of temporary files, which it would do at its farewell.
+    """Remove Ansible's own directory of temporary files, which it would do at its exit.
 
     Reaches `ansible.constants.DEFAULT_LOCAL_TMP`: the directory that Ansible makes for this process when it loads.
 

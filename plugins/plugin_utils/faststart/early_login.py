@@ -16,8 +16,8 @@ from ...module_utils.job.batch import job_snapshot
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.plan.job_plan import JobPlan
 from ..bridge.node_settings import host_name, settings_of
-from ..play.action_base import JobPlace
-from ..play.shell_access import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
+from ..job_actions.action_base import JobPlace
+from ..job_actions.shell_access import SHELL, all_guests, ready_record, shell_of, spec_of, write_access
 from . import early_ssh
 
 

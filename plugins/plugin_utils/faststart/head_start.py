@@ -31,7 +31,7 @@ from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S,
 from ...module_utils.wire import form
 from . import mark, node_socket
 from .node_socket import EarlyNode
-from .preloaded import PreloadedPlayer
+from .preloaded import PreloadedRunner
 from .spawn import EarlyProgram
 
 if t.TYPE_CHECKING:
@@ -45,17 +45,17 @@ class HeadStart:
     Args:
         program: `vtorque-node` of this node, which loads before there is anything to ask; None: nothing begins early,
             and the playbook starts one.
-        player: who will play; it may load, too.
+        runner: runs the playbook; it may load, too.
         place: the file that lets the next hook begin early.
         config: the site's configuration, which decides whether it may.
     """
 
     @leaves_nothing
     def __init__(
-        self, program: EarlyProgram | None, player: PreloadedPlayer, *, place: pathlib.Path, config: pathlib.Path
+        self, program: EarlyProgram | None, runner: PreloadedRunner, *, place: pathlib.Path, config: pathlib.Path
     ) -> None:
         self._program = program
-        self._player = player
+        self._runner = runner
         self._node = EarlyNode(program.socket, program.complaint) if program else None
         self._planner: _Planner | None = None
         self._place = place
@@ -67,9 +67,9 @@ class HeadStart:
         Returns:
             That way.
         """
-        if self._node is not None and self._player.ready_to_begin():
+        if self._node is not None and self._runner.ready_to_begin():
             self._planner = _Planner.begin(self._node)
-            self._player.begin({node_socket.VARIABLE: self._node.word}, (self._node.socket, self._node.complaint))
+            self._runner.begin({node_socket.VARIABLE: self._node.variable}, (self._node.socket, self._node.complaint))
         return self._node
 
     def decide(self, *, wanted: bool) -> None:
@@ -81,7 +81,7 @@ class HeadStart:
         with contextlib.suppress(OSError, VTorqueError):  # then the next start is the straight one
             mark.set_to(self._config if wanted else "", self._place)
         if not wanted:
-            self._player.end()
+            self._runner.end()
             self._end_planner()
             self._let_go()
 
@@ -98,7 +98,7 @@ class HeadStart:
             until: when the guests must be ready, in seconds of the monotonic clock.
         """
         if self._planner is not None:
-            self._planner.say(_Order(job, policy, directory, nodefile, until))
+            self._planner.send(_PlanRequest(job, policy, directory, nodefile, until))
 
     def hand_over(self) -> None:
         """Wait until it has planned and asked.
@@ -107,7 +107,7 @@ class HeadStart:
         the playbook asks again, and gets the same answer.
         """
         self._end_planner()
-        if self._player.loading:
+        if self._runner.loading:
             self._let_go()
 
     def __enter__(self) -> HeadStart:
@@ -131,7 +131,7 @@ class HeadStart:
 
 
 @frozen
-class _Order:
+class _PlanRequest:
     """What is to be planned; the arguments of `HeadStart.go`."""
 
     job: BatchJob
@@ -145,9 +145,9 @@ class _Planner:
     """A child that loads what plans, hears what is to be planned, and asks: what it loads need not stay in memory for
     as long as the guests boot."""
 
-    def __init__(self, pid: int, order: int) -> None:
+    def __init__(self, pid: int, pipe: int) -> None:
         self._pid = pid
-        self._order = order
+        self._pipe = pipe
 
     @classmethod
     def begin(cls, node: EarlyNode) -> _Planner:
@@ -159,7 +159,7 @@ class _Planner:
                 from ..bridge import planning  # in this process, and before it is needed
 
                 with os.fdopen(reading, "rb") as stream:
-                    _plan_and_ask(node, planning.plan_start, pickle.load(stream))  # noqa: S301 - our parent's
+                    _plan_and_request(node, planning.plan_start, pickle.load(stream))  # noqa: S301 - our parent's
             except (VTorqueError, OSError, EOFError):
                 pass  # the playbook tells it
             finally:
@@ -167,28 +167,28 @@ class _Planner:
         os.close(reading)
         return cls(pid, writing)
 
-    def say(self, order: _Order) -> None:
-        with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._order), "wb") as stream:
-            pickle.dump(order, stream)
+    def send(self, request: _PlanRequest) -> None:
+        with contextlib.suppress(BrokenPipeError), os.fdopen(os.dup(self._pipe), "wb") as stream:
+            pickle.dump(request, stream)
 
     def end(self) -> None:
         """Wait until it has planned, when it was told to; else it ends now."""
-        os.close(self._order)
+        os.close(self._pipe)
         _wait(self._pid, EARLY_PLAN_S)
 
 
-def _plan_and_ask(
-    node: EarlyNode, plan_start: t.Callable[[BatchJob, Policy, pathlib.Path | None], JobPlan], order: _Order
+def _plan_and_request(
+    node: EarlyNode, plan_start: t.Callable[[BatchJob, Policy, pathlib.Path | None], JobPlan], request: _PlanRequest
 ) -> None:
-    plan = plan_start(order.job, order.policy, order.nodefile)
+    plan = plan_start(request.job, request.policy, request.nodefile)
     part = plan.parts[plan.mother_superior]
-    asked = dataclasses.replace(part, timeout_s=round(order.until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3))
+    asked = dataclasses.replace(part, timeout_s=round(request.until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3))
     if asked.timeout_s <= 0:
         return
-    files.write(order.directory / layout.PLAN, plan.to_json())
-    node.ask(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
+    files.write(request.directory / layout.PLAN, plan.to_json())
+    node.send(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
     # last: whoever reads it waits for an answer, which nobody gives who was not asked
-    files.write(order.directory / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+    files.write(request.directory / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
 
 
 def _wait(pid: int, timeout_s: float) -> None:

@@ -5,7 +5,7 @@
 
 A hook whose configuration allows it leaves a mark, which names the file that it read.  The next hook begins early
 where the mark names the very file that is there: after a change of the configuration, and after a boot, the first job
-starts the straight way.  All that this room imports is quickly there.
+starts the straight way.  All that this package imports loads quickly.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 NAME = "fast_start"
 MARK = f"/run/vtorque/{NAME}"
 CONFIG = "/etc/vtorque/vtorque.yml"
+EARLY = "--early"
+"""Argument of `vtorque-node` with which it loads what it needs before it reads a request."""
 LIMIT = 200
 """Bytes of a mark that are read."""
 

@@ -4,7 +4,7 @@
 """The mother superior's own `vtorque-node`, asked by the hook while Ansible still loads.
 
 It is the same program with the same requests and answers; a socket that Ansible inherits stands for the connection
-(`play/node_connection.py`).
+(`job_actions/node_connection.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VARIABLE = "VTORQUE_EARLY_NODE"
 
 @leaves_nothing
 def digest(part: messages.NodePart) -> str:
-    """Of what a node is asked, whatever time it gets; keys are part of it."""
+    """Return a digest of what a node is asked, whatever time it gets; keys are part of it."""
     text = json.dumps(form.to_dict(dataclasses.replace(part, do="present", timeout_s=0.0)), sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -39,11 +39,11 @@ class EarlyNode:
     complaint: int
 
     @property
-    def word(self) -> str:
+    def variable(self) -> str:
         """For the environment of a process that inherits the descriptors."""
         return f"{self.socket}.{self.complaint}"
 
-    def ask(self, request: bytes) -> None:
+    def send(self, request: bytes) -> None:
         """Put the request, once.
 
         Args:

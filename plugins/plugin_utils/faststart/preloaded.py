@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ansible-playbook for one hook, begun before it is known what there is to play: loading takes its time."""
+"""ansible-playbook for one hook, begun before it is known which playbook is to run: loading takes its time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import subprocess
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
-from ...module_utils.job.hooks.ansible_process import Play, Player
+from ...module_utils.job.hooks.ansible_process import PlaybookCall, PlaybookRunner
 from ...module_utils.system import files
 from ...module_utils.system.process import supervised
 
 
-class PreloadedPlayer(Player):
-    """A player whose process may load before there is anything to play; a context manager."""
+class PreloadedRunner(PlaybookRunner):
+    """A runner whose process may load before there is a playbook to run; a context manager."""
 
     @leaves_nothing
     def __init__(self, *given: t.Any, **named: t.Any) -> None:
@@ -33,7 +33,7 @@ class PreloadedPlayer(Player):
     def begin(self, variables: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
         """Let it load with the settings of the last job; without any, it is begun later.
 
-        Until there is something to play, it has only the time that nobody else wants: what decides when the guests
+        Until there is a playbook to run, it has only the time that nobody else wants: what decides when the guests
         begin to boot loads beside it.
 
         Args:
@@ -50,24 +50,24 @@ class PreloadedPlayer(Player):
         """Whether it has begun, and not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def settle(self, text: str) -> None:
-        """See to it that it plays with these settings: one that has loaded with others is ended."""
-        if not self.settled(text):
+    def apply_settings(self, text: str) -> None:
+        """See to it that playbooks run with these settings: one that has loaded with others is ended."""
+        if not self.has_settings(text):
             self.end()
             files.write(self.settings, text)
 
-    def play(self, play: Play) -> int | None:
-        """As every player: by the process that has loaded, where there is one and it may play."""
-        if play.plain:
+    def run(self, call: PlaybookCall) -> int | None:
+        """Run a playbook as every runner, by the process that has loaded where there is one and it may be used."""
+        if call.plain:
             self.end()
         process, self._process = self._process, None
         if process is None or process.poll() is not None:
-            return super().play(play)
+            return super().run(call)
         _schedule(process.pid, os.SCHED_OTHER)
         # the log by way of our own descriptor: a name could lead elsewhere by now
-        place = f"/proc/{os.getpid()}/fd/{play.log.fileno()}"
-        order = json.dumps({"arguments": list(play.arguments), "environment": dict(play.variables), "log": place})
-        code = supervised.finish(process, timeout_s=play.timeout_s, stdin=order.encode(), unwanted=play.unwanted)
+        place = f"/proc/{os.getpid()}/fd/{call.log.fileno()}"
+        text = json.dumps({"arguments": list(call.arguments), "environment": dict(call.variables), "log": place})
+        code = supervised.finish(process, timeout_s=call.timeout_s, stdin=text.encode(), unwanted=call.unwanted)
         if code != 0:
             self._tidy(process.pid)
         return code
@@ -79,7 +79,7 @@ class PreloadedPlayer(Player):
             supervised.abandon(process)
             self._tidy(process.pid)
 
-    def __enter__(self) -> PreloadedPlayer:
+    def __enter__(self) -> PreloadedRunner:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -87,6 +87,6 @@ class PreloadedPlayer(Player):
 
 
 def _schedule(pid: int, policy: int) -> None:
-    """Of its one thread; that the system refuses changes only when it is ready."""
+    """Set the scheduling of a process of one thread; a refusal of the system only delays when it is ready."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, policy, os.sched_param(0))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program that is started before the rest of its caller has loaded; all that this room imports is quickly there."""
+"""A program that is started before the rest of its caller has loaded; all that this package imports loads quickly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EarlyProgram:
         self.complaint = complaint
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit status, negative for a signal; None: it is still at work, or somebody else has waited for it."""
+        """Return the exit status, negative for a signal; None: it runs, or another caller has waited for it."""
         try:
             # by hand, because `processes.ProcessHandle` would load the enums of `signal` before the program is started
             handle = os.pidfd_open(self._pid)

@@ -23,12 +23,12 @@ from ...module_utils.job.batch.hook_call import HookCall, HookEnd, Role, hook_be
 from ...module_utils.job.batch.registry import launchers_system, open_hooks
 from ...module_utils.job.hooks.start import Places
 from ...module_utils.state import event_log
-from ...module_utils.system.process import signals as ending
+from ...module_utils.system.process import signals
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SYSLOG_S
 from ..faststart import mark
 from ..faststart.head_start import HeadStart
-from ..faststart.preloaded import PreloadedPlayer
+from ..faststart.preloaded import PreloadedRunner
 from ..faststart.spawn import EarlyProgram
 
 if t.TYPE_CHECKING:
@@ -50,7 +50,7 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
         said in one line on standard error (the job's .ER) and in the log.
     """
     places = places or Places()
-    _settle()
+    _reset_process()
     event_log.configure(event_log.LogSettings(), program="hook", component="verdict", job="", job_level=event_log.INFO)
     hooks = open_hooks(launchers_system(os.environ))
     try:
@@ -58,17 +58,17 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
         event_log.configure(job=call.job_id)
         ending = _dispatch(call, places, program)
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
-        _tell(printable(f"vtorque: this job's hook failed: {error}"))
-        _keep(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)), event_log.ERROR)
+        _print_error(printable(f"vtorque: this job's hook failed: {error}"))
+        _log_to_site(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)), event_log.ERROR)
         return hooks.exit_status(HookEnd.FAILED)
     if ending is None:
         return hooks.exit_status(HookEnd.DONE)
     if ending.alarm:
         level = event_log.ERROR if ending.grave else event_log.WARNING
-        _keep(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm), level)
+        _log_to_site(places, "ALARM" if ending.grave else "verdict", printable(ending.alarm), level)
         raise_alarm(ending.alarm, grave=ending.grave)
     if ending.message:  # last: the job's error file may be a pipe of its owner's, who need not read it
-        _tell("\n".join(ending.message))
+        _print_error("\n".join(ending.message))
     if ending.requeue:
         return hooks.exit_status(HookEnd.AGAIN)
     return hooks.exit_status(HookEnd.BRAKE if ending.brake else HookEnd.DONE)
@@ -77,21 +77,21 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
 def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = None) -> Ending | None:
     if call.role == Role.BEGIN_FIRST:
         with (
-            PreloadedPlayer(places.ansible, places.run_dir) as player,
-            HeadStart(program, player, place=places.run_dir / mark.NAME, config=places.config) as head_start,
+            PreloadedRunner(places.ansible, places.run_dir) as runner,
+            HeadStart(program, runner, place=places.run_dir / mark.NAME, config=places.config) as head_start,
         ):
             if call.marked:
                 head_start.begin()
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
-            return prologue.run(call, places, player, began=hook_began(), head_start=head_start)
+            return prologue.run(call, places, runner, began=hook_began(), head_start=head_start)
     from ...module_utils.job.hooks import epilogue  # which a prologue does without
 
     if call.role == Role.END_FIRST:
         from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
 
         try:
-            epilogue.run(call, places, began=hook_began(), end_left=leftover_processes.end_left)
+            epilogue.run(call, places, began=hook_began(), end_leftovers=leftover_processes.end_leftovers)
         finally:
             from . import start_sweep  # 3 ms that a prologue does not pay
 
@@ -101,7 +101,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
     return None
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     """On standard error, the job's .ER; that nobody takes it (a full disk, a terminal that is gone) changes nothing."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))
@@ -130,10 +130,10 @@ def raise_alarm(text: str, *, grave: bool) -> None:
         signal.signal(signal.SIGALRM, former)
 
 
-def _settle() -> None:
+def _reset_process() -> None:
     """Undo what a hook inherits: blocked and ignored signals, the umask (recorded on TORQUE 6.1.3)."""
-    ending.reset_signals()
-    ending.unblock_signals()
+    signals.reset_signals()
+    signals.unblock_signals()
     os.umask(0o022)
 
 
@@ -144,10 +144,10 @@ def log_notice(argv: t.Sequence[str], text: str) -> None:
         argv: what the launcher handed on.
         text: what happened.
     """
-    _keep(Places(), " ".join(map(repr, argv[:6])), text, event_log.WARNING)
+    _log_to_site(Places(), " ".join(map(repr, argv[:6])), text, event_log.WARNING)
 
 
-def _keep(places: Places, call: str, text: str, level: str) -> None:
+def _log_to_site(places: Places, call: str, text: str, level: str) -> None:
     """Add to the log of what belongs to no job; when even that fails, standard error had it."""
     with contextlib.suppress(OSError, VTorqueError):
         event_log.add(places.state_dir / "log" / LOG, f"{call}\n{text}", level, "verdict")
@@ -158,4 +158,4 @@ def report_unexpected(kind: type[BaseException], error: BaseException, trace: ty
     os.write(2, f"vtorque: a fault in vTorque itself: {kind.__name__}: tell the administrator\n".encode())
     with contextlib.suppress(Exception):  # else Python would tell the user of this one, too, and of all that led to it
         text = "".join(traceback.format_exception(kind, error, trace))
-        _keep(Places(), " ".join(map(repr, sys.argv[1:6])), text, event_log.ERROR)
+        _log_to_site(Places(), " ".join(map(repr, sys.argv[1:6])), text, event_log.ERROR)

@@ -35,7 +35,7 @@ def something_unheld(run_dir: pathlib.Path, state_dir: pathlib.Path) -> bool:
     for place in (settings.guests_dir, settings.bare_dir):
         keys |= {path.name for path in entries(place)}
     return any(
-        not start_lock.is_held(start_lock.start_lock(settings, key)) and run_files.living_shell(settings, key) is None
+        not start_lock.is_locked(start_lock.start_lock(settings, key)) and run_files.living_shell(settings, key) is None
         for key in keys
         if key[:1].isdigit()  # what is no start's, `lost+found` among it, is nothing to hurry for
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that it is this node that is asked, by whom it must be, for a job that is here."""
+"""Check that a message is for this node, comes from the host that may send it, and names a job that is here."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ import typing as t
 
 from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.job.admission.packages import check_packages
-from ...module_utils.job.batch import job_snapshot
-from ...module_utils.job.batch import mother_superior as superior
+from ...module_utils.job.batch import job_snapshot, mother_superior
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.liveness import is_suspended
@@ -26,11 +25,11 @@ from ...module_utils.job.config.parameters import Policy
 from ...module_utils.state.layout import run_directory
 from ...module_utils.wire.messages import CheckpointStep, LostGuest, NodePart, Suspension
 
-SUPERIOR = "its mother superior"
+SUPERIOR_ROLE = "its mother superior"
 
 
 class Node(t.Protocol):
-    """What is to be known of this node: how it is called, and where it has what is left of starts."""
+    """What is known of this node: its name, and its directories of starts."""
 
     @property
     def node_name(self) -> str:
@@ -44,25 +43,25 @@ class Node(t.Protocol):
         """Where what outlives a start is."""
 
 
-class Checked(t.NamedTuple):
-    """What was found out.
+class Caller(t.NamedTuple):
+    """Who asked for a part of a job, and the job.
 
     Attributes:
-        superior: the mother superior who asks from elsewhere; "" when this node's own root asks.
-        job: the batch server's word; None where it was not needed.
+        superior: the mother superior that sent the request; "" when this node's own root did.
+        job: as the batch server describes it; None where it was not needed.
     """
 
     superior: str
     job: BatchJob | None
 
 
-def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Checked:
-    """Check that it is this node that is asked, by whom it must be, for a job that is here.
+def authorize_part(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> Caller:
+    """Check that a part of a job is for this node, comes from the job's mother superior, and names a job that is here.
 
-    To remove what is here, the node's own root needs nobody's word; a caller from elsewhere must be who leads this
-    start by the server's word when it began.  That is noted on this node and never changes, so that an end needs no
-    server, and a job of many nodes does not ask once a node; where it is not noted, the server is asked.
-    What the prologue of this very start was told on this node, its root need not ask again.
+    This node's own root may remove what is here without the batch server.  Another host must be the mother superior
+    of this start, as the server named it when the start began.  This node stores that name, so that an end needs no
+    server, and a job of many nodes does not query it once a node; where none is stored, the server is queried.
+    The prologue of this start has queried the server on its own node: root there does not query it again.
 
     Raises:
         VTorqueError: it is not; says what disagrees.
@@ -72,10 +71,10 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
         raise VTorqueError(f"node {part.node} is asked", f"this is {node.node_name}")
     connection = environment.get("SSH_CONNECTION", "")
     if part.do == "absent" and not connection:
-        return Checked("", None)
+        return Caller("", None)
     if part.do == "absent" and (led_by := _noted_superior(part, node)):
-        check_host(part.job_id, led_by, connection, SUPERIOR)
-        return Checked(led_by, None)
+        check_host(part.job_id, led_by, connection, SUPERIOR_ROLE)
+        return Caller(led_by, None)
     directory = run_directory(part.job_id, part.start, node.run_dir)
     snapshot = None if connection else job_snapshot.read_snapshot(part.job_id, directory)
     job = snapshot or open_batch(policy).job(part.job_id)
@@ -85,34 +84,34 @@ def check(part: NodePart, policy: Policy, node: Node, environment: t.Mapping[str
         check_job(part, job)
         if part.additions.packages:
             check_packages(part.additions, policy)
-    return Checked(job.nodes[0] if connection else "", job)
+    return Caller(job.nodes[0] if connection else "", job)
 
 
 def _noted_superior(part: NodePart, node: Node) -> str:
-    """Return who leads a start by this node's own note; "": there is none that can be read."""
+    """Return the mother superior of a start as this node stored it; "": there is no name that can be read."""
     with contextlib.suppress(VTorqueError, OSError):
-        return superior.read_name(node.record_dir(part.job_id, part.start))
+        return mother_superior.read_name(node.record_dir(part.job_id, part.start))
     return ""
 
 
-def keep_superior(part: NodePart, host: str, node: Node) -> None:
-    """Note which other host leads this start: the batch server may forget the job before its end.
+def save_superior(part: NodePart, host: str, node: Node) -> None:
+    """Store which other host leads this start: the batch server may forget the job before its end.
 
     Args:
         part: of the start.
-        host: the mother superior who asked.
+        host: the mother superior.
         node: this one.
 
     Raises:
         VTorqueError: it was not written.
     """
-    superior.keep(host, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
+    mother_superior.save_superior(host, node.record_dir(part.job_id, part.start), reader_uid=part.owner.uid)
 
 
 def check_arrival(
     part: NodePart, source: str, policy: Policy, node: Node, environment: t.Mapping[str, str]
 ) -> BatchJob:
-    """Return the job of a guest that is to come from a node which has it, and asks.
+    """Return the job of a guest that another node wants to send here.
 
     Args:
         part: by which the guest was made, with this node's name.
@@ -122,7 +121,7 @@ def check_arrival(
         environment: holds SSH_CONNECTION.
 
     Raises:
-        VTorqueError: it is not this node that is asked, or the job has no part in the other one, or is no such job.
+        VTorqueError: the message is for another node, or the job has no part in the other one, or is no such job.
         SiteFault: the batch server does not answer, or does not know the job.
     """
     if not same_host(part.node, node.node_name) or part.do != "present":
@@ -134,30 +133,30 @@ def check_arrival(
 
 
 def is_awaited(job_id: str, start: int, node: Node) -> bool:
-    """Return whether this node has noted from where a start is led that is here, or is to come.
+    """Return whether this node has stored the mother superior of a start that is here, or is to come.
 
     Raises:
-        VTorqueError: the note cannot be read.
+        VTorqueError: what is stored cannot be read.
     """
-    return bool(superior.read_name(node.record_dir(job_id, start)))
+    return bool(mother_superior.read_name(node.record_dir(job_id, start)))
 
 
-def check_source(job_id: str, start: int, asked: str, node: Node, environment: t.Mapping[str, str]) -> None:
-    """Check that it is this node that is asked, by the one from which it takes in a guest of a start.
+def check_source(job_id: str, start: int, target: str, node: Node, environment: t.Mapping[str, str]) -> None:
+    """Check that a message is for this node, and comes from the node that sends a guest of a start here.
 
     Args:
         job_id: of the job.
         start: its number.
-        asked: the node that is asked.
+        target: the node that the message names.
         node: this one.
         environment: holds SSH_CONNECTION.
 
     Raises:
         VTorqueError: it is not.
     """
-    source = superior.read_name(node.record_dir(job_id, start))
-    if not same_host(asked, node.node_name) or not source:
-        raise VTorqueError(f"a move of job {job_id} to {asked}", f"{node.node_name} awaits no guest of it")
+    source = mother_superior.read_name(node.record_dir(job_id, start))
+    if not same_host(target, node.node_name) or not source:
+        raise VTorqueError(f"a move of job {job_id} to {target}", f"{node.node_name} awaits no guest of it")
     check_host(job_id, source, environment.get("SSH_CONNECTION", ""), "the node of its guest")
 
 
@@ -168,7 +167,7 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str], *,
         lost: the report.
         node: this one.
         environment: holds SSH_CONNECTION.
-        moved: has the guest moved from here to the node that reports it?
+        moved: whether the guest has moved from here to the node that reports it.
 
     Raises:
         VTorqueError: the caller has no part in such a start here.
@@ -186,14 +185,14 @@ def check_lost(lost: LostGuest, node: Node, environment: t.Mapping[str, str], *,
 def check_suspension(
     message: Suspension, policy: Policy, node: Node, environment: t.Mapping[str, str], source: str = ""
 ) -> None:
-    """Check that it is this node that is told, by the job's mother superior, and what the batch server says itself.
+    """Check that a message is for this node, comes from the job's mother superior, and agrees with the batch server.
 
     Args:
         message: that a start was suspended or resumed.
         policy: the site's.
         node: this one.
         environment: holds SSH_CONNECTION.
-        source: the node from which the job's guest came here, which passes on what it is told; "": it is of the job.
+        source: the node from which the job's guest came here, which passes messages on; "": it is of the job.
 
     Raises:
         VTorqueError: it is not; says what disagrees.
@@ -205,7 +204,7 @@ def check_suspension(
 
 
 def check_checkpoint(step: CheckpointStep, policy: Policy, node: Node, environment: t.Mapping[str, str]) -> None:
-    """Check that it is this node that is asked, by the mother superior of a job that runs here and is to be saved.
+    """Check that a message is for this node, and comes from the mother superior of a job that runs here.
 
     Args:
         step: of a checkpoint.
@@ -229,7 +228,7 @@ def _job_that_runs_here(
     environment: t.Mapping[str, str],
     source: str = "",
 ) -> BatchJob:
-    """Return the server's word on the job of a message to this node, whose sender leads it."""
+    """Return the job of a message to this node, as the server describes it; its sender leads the job."""
     if not same_host(message.node, node.node_name):
         raise VTorqueError(_what(message), f"node {message.node} is told, this is {node.node_name}")
     job = open_batch(policy).job(message.job_id)
@@ -251,7 +250,7 @@ def _other_state(message: Suspension | CheckpointStep, job: BatchJob) -> VTorque
 
 
 def check_job(part: NodePart, job: BatchJob) -> None:
-    """Check that the server's word on the job agrees with what is asked.
+    """Check that the job, as the server describes it, agrees with the request.
 
     Raises:
         VTorqueError: it does not; says in what.
@@ -302,7 +301,7 @@ def check_peer(job: BatchJob, connection: str) -> None:
     """
     if not job.nodes:
         raise VTorqueError(f"job {job.job_id}", "has no nodes, so nobody may ask for it from elsewhere")
-    check_host(job.job_id, job.nodes[0], connection, SUPERIOR)
+    check_host(job.job_id, job.nodes[0], connection, SUPERIOR_ROLE)
 
 
 def check_host(job_id: str, expected: str, connection: str, role: str) -> None:

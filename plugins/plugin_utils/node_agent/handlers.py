@@ -30,7 +30,7 @@ from ...module_utils.state import layout, records
 from ...module_utils.state.layout import run_directory
 from ...module_utils.state.records import LostRecord
 from ...module_utils.system.clock import Deadline
-from ...module_utils.time_budget import LEFT_LOOK_S, LOST_GUEST_CONNECTION_S
+from ...module_utils.time_budget import LEFTOVERS_CHECK_S, LOST_GUEST_CONNECTION_S
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import (
     CheckpointStep,
@@ -43,7 +43,7 @@ from ...module_utils.wire.messages import (
 )
 from ...module_utils.wire.node_answers import BareHost
 from ...module_utils.wire.node_command import PROGRAM, ssh_command
-from ..bridge.job_cores import cores_of, cpusets_of, keep_apart, may_change
+from ..bridge.job_cores import apply_side_channels, cores_of, cpusets_of, may_change
 from ..bridge.job_devices import with_granted
 from ..bridge.node_settings import (
     Configuration,
@@ -52,7 +52,15 @@ from ..bridge.node_settings import (
     read_settings,
     read_usable_configuration,
 )
-from .authorize import Checked, check, check_checkpoint, check_lost, check_suspension, keep_superior, plain_address
+from .authorize import (
+    Caller,
+    authorize_part,
+    check_checkpoint,
+    check_lost,
+    check_suspension,
+    plain_address,
+    save_superior,
+)
 from .errors import ANSWERED, error_of
 from .preload import load_needed
 from .protocol import Answer, make_answer, make_failure
@@ -60,7 +68,6 @@ from .protocol import Answer, make_answer, make_failure
 if t.TYPE_CHECKING:
     from ...module_utils.wire.health_report import ReportRequest
     from ...module_utils.wire.node_topology import TopologyRequest
-
 
 FOLLOWER = (sys.executable, "-I", "-m", f"{(__package__ or '').rpartition('.')[0]}.cli.vtorque_follow")
 """Follows the suspension of a job."""
@@ -81,7 +88,7 @@ class Call:
     environment: t.Mapping[str, str]
     load: LoadPolicy
     caller: int | None = None
-    hold: handover.Hold | None = None
+    hold: handover.CallerEnd | None = None
     before: Answer = dataclasses.field(default_factory=dict)
 
 
@@ -110,7 +117,7 @@ class Site(t.NamedTuple):
 
 
 def _for_part(
-    work: t.Callable[[NodePart, Call, Site, Checked], Answer], read: t.Callable[[LoadPolicy], Configuration]
+    work: t.Callable[[NodePart, Call, Site, Caller], Answer], read: t.Callable[[LoadPolicy], Configuration]
 ) -> t.Callable[[NodePart, Call], Answer]:
     """Return the handler of a part: it is checked first, and what fails is answered with what is left.
 
@@ -124,27 +131,30 @@ def _for_part(
         configuration = read(call.load)
         policy, settings = configuration
         try:
-            checked = check(part, policy, settings, call.environment)
+            checked = authorize_part(part, policy, settings, call.environment)
             return work(part, call, Site(configuration, deadline), checked)
         except ANSWERED as problem:
             error = error_of(problem)
         # what failed may be libvirt's silence, which has used up the time
         bare = bool(part.bare_slots)
         return make_failure(
-            error, present_absent.left(settings, part.job_id, part.start, connect_s=LEFT_LOOK_S, bare=bare)
+            error,
+            present_absent.describe_leftovers(
+                settings, part.job_id, part.start, connect_s=LEFTOVERS_CHECK_S, bare=bare
+            ),
         )
 
     return handle
 
 
-def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer:
+def _handle_present(part: NodePart, call: Call, site: Site, checked: Caller) -> Answer:
     """This node's guests of a start, made; or its word that it stays bare."""
     settings, deadline = site.settings, site.deadline
     report_lost: list[str] = []
     follow = [*FOLLOWER, part.job_id, str(part.start)]
     if checked.superior:
-        with present_absent.disk_judged(settings):
-            keep_superior(part, checked.superior, settings)
+        with present_absent.blame_disk(settings):
+            save_superior(part, checked.superior, settings)
         report_lost, follow = lost_guest_command(checked.superior), []
     if part.bare_slots:
         host = _bare_host(part, settings, deadline, call.environment)
@@ -158,7 +168,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         cores = cores_of(checked.job, site.configuration.policy, settings.node_name, with_host=pinned)
         if pinned and may_change(checked.job, site.configuration.policy, cores):
             settings = dataclasses.replace(settings, cores_may_change=True)
-        cores, cpusets = keep_apart(checked.job, site.configuration.policy, settings.node_name, cores)
+        cores, cpusets = apply_side_channels(checked.job, site.configuration.policy, settings.node_name, cores)
         if host_devices.any_wanted(part.guests):
             settings = with_granted(checked.job, settings)
     if settings.suspend_guests == "session":
@@ -169,7 +179,7 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
         else:
             checkpoint_store.forget_parked(settings.checkpoint_dir, part.job_id)
     load_needed(warm=settings.warm_start)
-    found = client.present(
+    found = client.request_guests(
         part,
         settings,
         deadline,
@@ -183,14 +193,14 @@ def _present(part: NodePart, call: Call, site: Site, checked: Checked) -> Answer
     return make_answer(guests=[to_dict(guest) for guest in found])
 
 
-def _absent(part: NodePart, _call: Call, site: Site, _checked: Checked) -> Answer:
+def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Caller) -> Answer:
     """What was removed of a start, what is left, and what its guests used and wrote."""
     settings = site.settings
     bare = present_absent.is_bare(part.job_id, part.start, settings, planned=bool(part.bare_slots))
     came_from = moves.source_of(settings.start_dir(part.job_id, part.start))
     removed = present_absent.absent(part.job_id, part.start, settings, site.deadline, bare=bare)
-    patience_s = max(0.5, site.deadline.left_s(LEFT_LOOK_S))
-    left = present_absent.left(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
+    patience_s = max(0.5, site.deadline.left_s(LEFTOVERS_CHECK_S))
+    left = present_absent.describe_leftovers(settings, part.job_id, part.start, connect_s=patience_s, bare=bare)
     record = settings.record_dir(part.job_id, part.start)
     used = [to_dict(one) for one in usage.read_use(record)]
     consoles = [to_dict(one) for one in console_tail.read_ends(record)]
@@ -218,11 +228,11 @@ def _bare_host(
     ours = environment.get("SSH_CONNECTION", "").split()[2:3]
     for earlier in present_absent.earlier_starts(part, settings):
         present_absent.absent(part.job_id, earlier, settings, deadline)
-    host: BareHost = load_bare_host().present(part, settings, deadline, plain_address(ours[0]) if ours else "")
+    host: BareHost = load_bare_host().ensure_bare_host(part, settings, deadline, plain_address(ours[0]) if ours else "")
     return host
 
 
-def _join(job_map: JobMap, call: Call) -> Answer:
+def _handle_join(job_map: JobMap, call: Call) -> Answer:
     """This node's guests, or the host that stays bare, are told of the whole job.
 
     Raises:
@@ -363,8 +373,8 @@ def lost_guest_command(superior: str) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_present, read_configuration)),
-    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_absent, read_usable_configuration)),
+    "present": Kind(functools.partial(from_dict, NodePart), _for_part(_handle_present, read_configuration)),
+    "absent": Kind(functools.partial(from_dict, NodePart), _for_part(_handle_absent, read_usable_configuration)),
     "lost": Kind(functools.partial(from_dict, LostGuest), _lost),
     "suspend": Kind(functools.partial(from_dict, Suspension), _suspension),
     "resume": Kind(functools.partial(from_dict, Suspension), _suspension),
@@ -381,7 +391,7 @@ KINDS: dict[str, Kind] = {
     "topology": Kind(_decode_topology, _answer_topology),
 }
 """By the request's `do`, for the first line of a connection."""
-SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _join)}
+SECOND: dict[str, Kind] = {"join": Kind(functools.partial(from_dict, JobMap), _handle_join)}
 """For the second one."""
 
 

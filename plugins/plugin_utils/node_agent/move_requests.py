@@ -26,7 +26,7 @@ from ...module_utils.wire.moves import FILES, LIBVIRT, STATE, Arrival, Evacuatio
 from ..bridge.moves import evacuate
 from ..bridge.moves.send import MOVED_FILES
 from ..bridge.node_settings import host_name, read_configuration, read_settings
-from .authorize import check_arrival, check_source, is_awaited, keep_superior, plain_address
+from .authorize import check_arrival, check_source, is_awaited, plain_address, save_superior
 from .preload import load_needed
 from .protocol import make_answer, write_answer
 
@@ -77,11 +77,11 @@ def answer_arrival(
     check_arrival(part, arrival.source, policy, settings, environment)
     evacuate.check_spare(part, arrival.source, policy, settings)
     key = job_key(part.job_id, part.start)
-    if not start_lock.is_held(start_lock.start_lock(settings, key)):  # an earlier attempt was undone
+    if not start_lock.is_locked(start_lock.start_lock(settings, key)):  # an earlier attempt was undone
         start_lock.tombstone(settings, key).unlink(missing_ok=True)
-    keep_superior(part, arrival.source, settings)
+    save_superior(part, arrival.source, settings)
     load_needed(warm=False)
-    found = client.present(part, settings, deadline, tell=tell(arrival.source), arrival=arrival)
+    found = client.request_guests(part, settings, deadline, tell=tell(arrival.source), arrival=arrival)
     return make_answer(guests=[to_dict(one) for one in found])
 
 

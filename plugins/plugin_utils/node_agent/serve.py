@@ -20,8 +20,10 @@ from ...module_utils.errors import VTorqueError
 from ...module_utils.node.lifecycle import handover
 from ...module_utils.system.process import process_limits, signals
 from ...module_utils.wire.messages import JobMap
+from ...module_utils.wire.node_command import END_LEFTOVERS
 from ..bridge import exclusive_note
 from ..bridge.node_settings import LoadPolicy, host_name, policy_loader, settings_of
+from ..faststart.mark import EARLY
 from . import preload
 from .errors import ANSWERED, error_of
 from .handlers import KINDS, SECOND, Call, Kind, decoders_of
@@ -29,7 +31,6 @@ from .protocol import Answer, decode_request, make_failure, read_line, read_seco
 
 LATER = 19
 """Niceness of what the job's first line does not wait for."""
-EARLY, END_LEFT = "--early", "--end-left"
 
 
 def main() -> int:
@@ -52,7 +53,7 @@ def main() -> int:
             load = policy_loader()
         preload.load_needed(warm=warm)
     stream = sys.stdin.buffer
-    with contextlib.suppress(BrokenPipeError), handover.Hold() as hold:
+    with contextlib.suppress(BrokenPipeError), handover.CallerEnd() as hold:
         answer = respond(stream, Call(os.environ, load, caller=1, hold=hold))
         write_answer(answer)
         # whoever asked first is believed in what follows
@@ -62,10 +63,10 @@ def main() -> int:
             write_answer(joined)
             if joined["ok"]:
                 _note_neighbours(line, load)
-    if answer["ok"] and sys.argv[1:2] == [END_LEFT]:
+    if answer["ok"] and sys.argv[1:2] == [END_LEFTOVERS]:
         from ..bridge.upkeep import leftover_processes  # 4 ms that only the end of a job pays
 
-        leftover_processes.end_left_of_sister(sys.argv[2:], load, host_name())
+        leftover_processes.end_leftovers_of_sister(sys.argv[2:], load, host_name())
     return 0
 
 

@@ -51,7 +51,7 @@ __all__ = [
 Message = Arrival | Stream | Evacuation
 MESSAGES: dict[str, type[Message]] = {"arrive": Arrival, "stream": Stream, "evacuate": Evacuation}
 decode_topology = node_topology.request_from_dict
-has_moved, remove_moved, tell_moved = forward.has_moved, forward.remove_moved, forward.tell_moved
+has_moved, remove_moved, tell_moved = forward.has_moved, forward.remove_moved, forward.forward_suspension
 
 
 def answer_image(order: ImageOrder, load: LoadPolicy) -> Answer:

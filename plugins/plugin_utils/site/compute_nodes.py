@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from ...module_utils.errors import UserFault, VTorqueError
 from ...module_utils.job.batch.registry import open_batch, open_node
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.job.request.host_expressions import host_matches
+from ...module_utils.wire.node_command import program_path
 from ..bridge.node_settings import LoadPolicy, host_name
 
 BATCH_S = 10.0
@@ -45,5 +44,5 @@ def is_compute_node(load: LoadPolicy) -> bool:
         policy = load()
     except VTorqueError:  # which is what a compute node would find
         policy = Policy()
-    sweep = pathlib.Path(policy.prefix_nodes, "bin", "vtorque-sweep")
+    sweep = program_path("vtorque-sweep", policy.prefix_nodes)
     return open_node(policy.batch_system).is_node(policy) and sweep.exists()

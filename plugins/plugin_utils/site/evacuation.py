@@ -10,17 +10,18 @@ import subprocess
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.job.doctor.node_checks import last_words, ssh_call
+from ...module_utils.job.doctor.node_checks import last_line, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.moves import Evacuation, Evacuee
+from ...module_utils.wire.node_command import program_path
 from ..bridge.upkeep.examine import INSTALL, PROGRAM, WAY_IN, call
 
 LOOK_S, MOVES_S = 120.0, 86_400.0
 """Seconds for the answer of a node that says what it would do, and of one that does it: each move has its own bound."""
 
 
-def ask_node(node: str, policy: Policy, *, dry_run: bool) -> tuple[Evacuee, ...]:
+def evacuate_node(node: str, policy: Policy, *, dry_run: bool) -> tuple[Evacuee, ...]:
     """Return what became of the guests of a node, or would.
 
     Args:
@@ -33,7 +34,7 @@ def ask_node(node: str, policy: Policy, *, dry_run: bool) -> tuple[Evacuee, ...]
         VTorqueError: it refuses, in its words.
     """
     question = json.dumps(to_dict(Evacuation(1, "evacuate", node, dry_run))).encode() + b"\n"
-    command = [*ssh_call(node, float(policy.ssh_timeout)), f"{policy.prefix_nodes}/bin/{PROGRAM}"]
+    command = [*ssh_call(node, float(policy.ssh_timeout)), str(program_path(PROGRAM, policy.prefix_nodes))]
     try:
         done = call(command, question, LOOK_S if dry_run else MOVES_S)
     except subprocess.TimeoutExpired:
@@ -49,5 +50,5 @@ def ask_node(node: str, policy: Policy, *, dry_run: bool) -> tuple[Evacuee, ...]
         raise SiteFault(node, f"its answer is of another form: {printable(str(error))}", INSTALL) from error
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         hint = WAY_IN if done.returncode == 255 else INSTALL
-        raise SiteFault(node, printable(last_words(done.stderr, done.returncode)), hint) from None
+        raise SiteFault(node, printable(last_line(done.stderr, done.returncode)), hint) from None
     raise fault

@@ -16,10 +16,12 @@ import subprocess
 import typing as t
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
-from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
+from ...module_utils.job.config.parameters import DEFAULT_PREFIX
+from ...module_utils.job.doctor.node_checks import SSH, last_line, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import to_dict
 from ...module_utils.wire.messages import VERSION, ImageOrder
+from ...module_utils.wire.node_command import program_path
 from ..bridge.upkeep.examine import PROGRAM, WAY_IN, call
 
 AT_ONCE = 32
@@ -32,7 +34,7 @@ Report = t.Callable[[str, str], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Brought:
+class PushResult:
     """What became of an image on one node.
 
     Attributes:
@@ -51,10 +53,10 @@ def push(
     *,
     fs_type: str,
     ssh_timeout_s: float,
-    prefix: str = "/opt/vtorque",
+    prefix: str = DEFAULT_PREFIX,
     ssh: str = SSH,
     report: Report = lambda _node, _text: None,
-) -> tuple[Brought, ...]:
+) -> tuple[PushResult, ...]:
     """Have nodes copy an image, many at once, and wait until all have it or cannot.
 
     Args:
@@ -70,12 +72,12 @@ def push(
         What became of it, in the order of the nodes.
     """
 
-    def one(node: str) -> Brought:
+    def one(node: str) -> PushResult:
         try:
-            command = [*ssh_call(node, ssh_timeout_s, ssh), f"{prefix}/bin/{PROGRAM}"]
+            command = [*ssh_call(node, ssh_timeout_s, ssh), str(program_path(PROGRAM, prefix))]
             brought = _bring(node, image, fs_type, command, ssh_timeout_s, report)
         except (OSError, VTorqueError) as error:
-            brought = Brought(node, SILENT, str(error))
+            brought = PushResult(node, SILENT, str(error))
         report(node, brought.reason or brought.state)
         return brought
 
@@ -85,40 +87,40 @@ def push(
 
 def _bring(
     node: str, image: str, fs_type: str, command: t.Sequence[str], ssh_timeout_s: float, report: Report
-) -> Brought:
+) -> PushResult:
     again = False
     while True:
         order = ImageOrder(VERSION, "image", image, fs_type, again, LOOK_S)
         try:
-            answer = _ask(command, order, ssh_timeout_s)
+            answer = _send_order(command, order, ssh_timeout_s)
         except SiteFault as error:
-            return Brought(node, SILENT, str(error))
+            return PushResult(node, SILENT, str(error))
         except VTorqueError as error:
-            return Brought(node, FAILED, str(error))
+            return PushResult(node, FAILED, str(error))
         if answer.get("here") is True:
-            return Brought(node, HERE)
+            return PushResult(node, HERE)
         report(node, printable(str(answer.get("words", ""))[:200]))
         again = True
 
 
-class _Refused(VTorqueError):
+class _NodeRefused(VTorqueError):
     """What a node said instead."""
 
 
-def _ask(command: t.Sequence[str], order: ImageOrder, ssh_timeout_s: float) -> dict[str, t.Any]:
+def _send_order(command: t.Sequence[str], order: ImageOrder, ssh_timeout_s: float) -> dict[str, t.Any]:
     question = json.dumps(to_dict(order)).encode() + b"\n"
     patience_s = ssh_timeout_s + order.timeout_s + 30.0
     try:
         done = call(command, question, patience_s)
     except subprocess.TimeoutExpired:
         raise SiteFault("no answer", f"in {patience_s:.0f} s") from None
-    problem = last_words(done.stderr, done.returncode)
+    problem = last_line(done.stderr, done.returncode)
     if done.returncode == 255:
         raise SiteFault("no answer by ssh", problem, WAY_IN)
     try:
         answer = json.loads(done.stdout)
         if answer.get("ok") is not True:
-            raise _Refused(str(error_from_dict(answer["error"])))
+            raise _NodeRefused(str(error_from_dict(answer["error"])))
         return dict(answer["image"])
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise SiteFault("no answer", problem, f"is {PROGRAM} of this version there?") from None

@@ -13,8 +13,9 @@ import typing as t
 from ...module_utils.errors import NodeFault, VTorqueError
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.config.parameters import Policy
-from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
+from ...module_utils.job.doctor.node_checks import SSH, last_line, ssh_call
 from ...module_utils.text import printable
+from ...module_utils.wire.node_command import program_path
 from ...module_utils.wire.node_topology import NodeTopology, TopologyRequest, topology_from_dict
 from ..bridge.node_settings import host_name
 from ..bridge.upkeep import examine
@@ -28,7 +29,7 @@ def is_here(node: str) -> bool:
     return same_host(node, host_name())
 
 
-def ask_node(node: str, policy: Policy, ssh: str = SSH) -> NodeTopology:
+def query_node(node: str, policy: Policy, ssh: str = SSH) -> NodeTopology:
     """Return what a node says that it has.
 
     Args:
@@ -41,7 +42,7 @@ def ask_node(node: str, policy: Policy, ssh: str = SSH) -> NodeTopology:
     """
     what = f"the topology of {printable(node)[:80]}"
     timeout_s = float(policy.ssh_timeout)
-    command = [*ssh_call(node, timeout_s, ssh), f"{policy.prefix_nodes}/bin/{examine.PROGRAM}"]
+    command = [*ssh_call(node, timeout_s, ssh), str(program_path(examine.PROGRAM, policy.prefix_nodes))]
     question = json.dumps(TopologyRequest().to_dict()).encode() + b"\n"
     try:
         done = examine.call(command, question, timeout_s + ANSWER_S)
@@ -50,11 +51,11 @@ def ask_node(node: str, policy: Policy, ssh: str = SSH) -> NodeTopology:
     except (OSError, VTorqueError) as error:
         raise NodeFault(what, str(error)) from error
     if done.returncode == 255:
-        raise NodeFault(what, f"no answer by ssh: {last_words(done.stderr, done.returncode)}", examine.WAY_IN)
+        raise NodeFault(what, f"no answer by ssh: {last_line(done.stderr, done.returncode)}", examine.WAY_IN)
     try:
         answer = json.loads(done.stdout)
     except (ValueError, RecursionError):
-        raise NodeFault(what, f"no answer: {last_words(done.stderr, done.returncode)}", examine.INSTALL) from None
+        raise NodeFault(what, f"no answer: {last_line(done.stderr, done.returncode)}", examine.INSTALL) from None
     if not isinstance(answer, dict) or "topology" not in answer:
         raise NodeFault(what, f"it gave none: {examine.refusal_of(answer)}", examine.INSTALL)
     found = topology_from_dict(answer["topology"])
@@ -63,7 +64,7 @@ def ask_node(node: str, policy: Policy, ssh: str = SSH) -> NodeTopology:
     return found
 
 
-def ask_nodes(
+def query_nodes(
     nodes: t.Sequence[str], policy: Policy, advance: t.Callable[[str], None] = lambda _node: None, ssh: str = SSH
 ) -> tuple[NodeTopology | VTorqueError, ...]:
     """Return what each of these nodes says, or why it says nothing, in their order.
@@ -77,7 +78,7 @@ def ask_nodes(
 
     def one(node: str) -> NodeTopology | VTorqueError:
         try:
-            return ask_node(node, policy, ssh)
+            return query_node(node, policy, ssh)
         except VTorqueError as error:
             return error
         finally:

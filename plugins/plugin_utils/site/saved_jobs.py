@@ -12,17 +12,18 @@ import typing as t
 
 from ...module_utils.errors import SiteFault, VTorqueError, error_from_dict
 from ...module_utils.job.batch.host_match import same_host
-from ...module_utils.job.doctor.node_checks import SSH, last_words, ssh_call
+from ...module_utils.job.doctor.node_checks import SSH, last_line, ssh_call
 from ...module_utils.text import printable
 from ...module_utils.wire.form import FormError, from_dict, to_dict
 from ...module_utils.wire.messages import SavedRequest
 from ...module_utils.wire.node_answers import SavedStart
+from ...module_utils.wire.node_command import program_path
 from ..bridge.upkeep.examine import AT_ONCE, INSTALL, PROGRAM, WAY_IN, call
 
 Answer = dict[str, t.Any]
 
 
-def ask_nodes(
+def query_nodes(
     request: SavedRequest, nodes: t.Sequence[str], *, ssh_timeout_s: float, prefix: str, ssh: str = SSH
 ) -> list[Answer | VTorqueError]:
     """Ask nodes, many at once.
@@ -40,7 +41,7 @@ def ask_nodes(
     question = json.dumps(to_dict(request)).encode() + b"\n"
 
     def one(node: str) -> Answer | VTorqueError:
-        command = [*ssh_call(node, ssh_timeout_s, ssh), f"{prefix}/bin/{PROGRAM}"]
+        command = [*ssh_call(node, ssh_timeout_s, ssh), str(program_path(PROGRAM, prefix))]
         try:
             return _read(node, call(command, question, ssh_timeout_s + request.timeout_s + 5.0))
         except subprocess.TimeoutExpired:
@@ -64,7 +65,7 @@ def _read(node: str, done: subprocess.CompletedProcess[bytes]) -> Answer:
         fault = SiteFault(node, f"its answer is of another form: {printable(str(error))}", INSTALL)
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         hint = WAY_IN if done.returncode == 255 else ""
-        fault = SiteFault(node, printable(last_words(done.stderr, done.returncode)), hint)
+        fault = SiteFault(node, printable(last_line(done.stderr, done.returncode)), hint)
     raise fault
 
 

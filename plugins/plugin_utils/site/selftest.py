@@ -53,9 +53,9 @@ class Trial:
         token: its word.
         job_id: "" until it was submitted.
         job: as the server last described it.
-        ended: is it over?
+        ended: whether it is over.
         failure: why nothing can be proven.
-        asked: False: it had no end in time.
+        in_time: whether it ended in time.
         workload_s: seconds that the caller's program ran; None: there is none, or it was not run.
     """
 
@@ -67,7 +67,7 @@ class Trial:
     job: BatchJob | None = None
     ended: bool = False
     failure: Finding | None = None
-    asked: bool = True
+    in_time: bool = True
     workload_s: float | None = None
 
     @property
@@ -96,7 +96,9 @@ def prepare(home: pathlib.Path, where: str, hosts: int, job: TrialAdapter, workl
     try:
         directory.mkdir(mode=0o700)
         (directory / selftest.TOKEN).write_text(f"{token}\n", encoding="ascii")
-        text = selftest.script(token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE, workload=workload)
+        text = selftest.render_script(
+            token, str(directory), counts=job.COUNTS, node_file=job.NODE_FILE, workload=workload
+        )
         (directory / "job.sh").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserFault(
@@ -115,7 +117,7 @@ def submit(
     batch: BatchSystem,
     queue: str | None = None,
 ) -> None:
-    """Submit it; a refusal is a finding, in vsub's own words.
+    """Submit it; a refusal is a finding, with vsub's message.
 
     Args:
         trial: the job.
@@ -173,14 +175,14 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advanc
     while open_trials:
         for trial in open_trials:
             try:
-                _look(trial, batch)
+                _check_trial(trial, batch)
                 silent = ""
             except SiteFault as error:  # it may come back, and time is bounded
                 silent = f"; the batch server does not answer: {error}"
         open_trials = [trial for trial in open_trials if not trial.ended and not trial.failure]
         if open_trials and time.monotonic() >= end:
             for trial in open_trials:
-                trial.asked = False
+                trial.in_time = False
                 problem = f"{trial.state_text}, not over after {timeout_s:.0f} s{silent}"
                 trial.failure = Finding("ended", BAD, "late", problem, "is a node free for it? --timeout waits longer")
             break
@@ -190,7 +192,7 @@ def wait(trials: t.Sequence[Trial], batch: BatchSystem, timeout_s: float, advanc
     take_back(trials, batch)
 
 
-def _look(trial: Trial, batch: BatchSystem) -> None:
+def _check_trial(trial: Trial, batch: BatchSystem) -> None:
     try:
         trial.job = batch.job(trial.job_id)
     except UnknownJob:
@@ -237,7 +239,7 @@ def _gone(trial: Trial, batch: BatchSystem) -> bool:
 
 
 def report(
-    trial: Trial, expected: selftest.Expected, records: pathlib.Path
+    trial: Trial, expected: selftest.ExpectedOutcome, records: pathlib.Path
 ) -> tuple[Report, job_record.JobRecord | None]:
     """What is proven by a job that was waited for.
 
@@ -259,20 +261,20 @@ def report(
             if reasons
             else trial.failure
         )
-        return Report(label, (*submitted, failure), asked=trial.asked), record
+        return Report(label, (*submitted, failure), asked=trial.in_time), record
     paths = (trial.directory / "out", trial.directory / "err")
     _until(lambda: all(path.exists() for path in paths), FILES_S)
     record = _record(trial, records, RECORD_S if expected.keeps_records else 0.0)
     output, errors = map(_read, paths)
     trial.workload_s = selftest.workload_seconds(output or "", trial.token)
-    came = selftest.Came(
+    came = selftest.JobOutcome(
         trial.job.exit_status if trial.job else None,
         output,
         errors,
         _read(trial.directory / selftest.SEEN) or "",
         record,
     )
-    return Report(label, (*submitted, Finding("ended"), *selftest.judge(expected, came))), record
+    return Report(label, (*submitted, Finding("ended"), *selftest.check_outcome(expected, came))), record
 
 
 def _record(trial: Trial, records: pathlib.Path, timeout_s: float) -> job_record.JobRecord | None:

@@ -9,7 +9,8 @@
 What was there is written down before it is changed.  A unit that the site has masked itself is never touched.
 
 Runs on the host, with whatever Python is there.  Writes one line of JSON: `changed`, what was or would be done;
-`faults`, what could not be had; `before` and `after`, figures of the host before the first change and after the last.
+`faults`, what could not be had; `before` and `after`, figures of the host before the first change and after the last;
+`report`, all of that as lines.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ NEEDED = re.compile(
 OWN_UNITS = "/etc/systemd/system"
 OPTION = re.compile(r"[A-Z][A-Za-z]{1,40}")
 VALUE = re.compile(r"[A-Za-z0-9.]{1,20}")
+FIGURES = {
+    "running_services": ("running services", "{}"),
+    "memory_used_mib": ("memory in use", "{} MiB"),
+    "noise_percent": ("time lost to others", "{:.2f} %"),
+    "switches_per_s": ("context switches", "{} /s"),
+    "interrupts_per_s": ("interrupts", "{} /s"),
+}
+"""What is measured: its name, and its form."""
 CALL_S = 120
 WORK = 20_000
 
@@ -294,6 +303,17 @@ def work(seconds: float) -> tuple[float, float]:
     return round(100 * lost / sum(rounds), 2), time.perf_counter() - begin
 
 
+def format_report(host: Host, figures: tuple[dict[str, t.Any], dict[str, t.Any]]) -> list[str]:
+    """Return what was done, figures before and after, and what could not be had, as lines."""
+    rows = [("", "before", "after")]
+    for key, (name, form) in FIGURES.items():
+        cells = [form.format(found[key]) if isinstance(found.get(key), (int, float)) else "-" for found in figures]
+        if cells != ["-", "-"]:
+            rows.append((name, *cells))
+    table = [f"{name:20}{before:>12}{after:>12}" for name, before, after in rows] if len(rows) > 1 else []
+    return [*host.changed, *table, *(f"not done: {fault}" for fault in host.faults)]
+
+
 def write(path: pathlib.Path, text: str, mode: int) -> None:
     """Write a file that appears whole, with its mode."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
@@ -319,7 +339,8 @@ def main() -> int:
     else:
         host.have(call.wanted)
         figures = host.before, host.after
-    print(json.dumps({"changed": host.changed, "faults": host.faults, "before": figures[0], "after": figures[1]}))
+    found = {"changed": host.changed, "faults": host.faults, "before": figures[0], "after": figures[1]}
+    print(json.dumps({**found, "report": format_report(host, figures)}))
     return 0
 
 

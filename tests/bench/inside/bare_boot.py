@@ -29,14 +29,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_k
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.connection import Domains
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.console import Console
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.readiness import Awaited, wait_ready
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.readiness import AwaitedGuest, wait_ready
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.ssh_probe import (
     SshProbe,
     write_known_hosts,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import addresses
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import end_processes
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.leftovers import end_processes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.seed import seed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
@@ -57,7 +57,7 @@ DEADLINE_S = 600.0
 
 def prepare(
     settings: NodeSettings, slot: int, image_name: str, ram_mib: int, user: str, hypervisor: str, qemu: tuple[int, int]
-) -> tuple[str, Awaited]:
+) -> tuple[str, AwaitedGuest]:
     """Everything but the domain: its XML, and what is waited for.
 
     The slots are those of a job's guests on a node that has no others: name, MAC and so the DHCP lease are the same.
@@ -74,7 +74,7 @@ def prepare(
     owner, name, guest_id = owner_of(user), settings.guest_name(slot), str(uuid.uuid4())
     write_guest_file(directory, GuestFile(slot - 1, slot, name, settings.mac(slot), guest_id, TOKEN, owner.uid, ""))
     host_key = make_key("bench")
-    shared = shares.plan(settings, owner)
+    shared = shares.plan_mounts(settings, owner)
     serving = Serving(directory, owner, settings, qemu, Deadline.after(60))
     homes = tuple(
         (one.tag, virtiofsd.start(one.tag, one.directory, serving)) for one in shared.shares if one.kind == "virtiofs"
@@ -103,10 +103,10 @@ def prepare(
     )  # fmt: skip
     console = Console(directory / "console.log", TOKEN)
     ask = functools.partial(SshProbe, settings.ssh, directory / "known_hosts")
-    return xml, Awaited(name, settings.mac(slot), ask, console, Timings())
+    return xml, AwaitedGuest(name, settings.mac(slot), ask, console, Timings())
 
 
-def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, Awaited]]) -> float:
+def boot(settings: NodeSettings, domains: Domains, guests: list[tuple[str, AwaitedGuest]]) -> float:
     """Seconds from the first call that creates one until all are ready."""
     macs = {awaited.mac for _xml, awaited in guests}
     addresses.flush(macs, settings.bridge, Deadline.after(60))

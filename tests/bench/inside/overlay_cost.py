@@ -41,7 +41,7 @@ def cost(image: images.Image, fs_type: str, settings: NodeSettings) -> float:
         with wait_for_copy.base_of(image, fs_type, settings) as base:
             overlay.make_overlay(
                 base, pathlib.Path(place) / "disk.qcow2", Deadline.after(LONGEST_S),
-                taken=disk_space.taken_by_guests(settings.guests_dir),
+                taken=disk_space.read_disk_use(settings.guests_dir),
             )  # fmt: skip
         return time.monotonic() - began
 

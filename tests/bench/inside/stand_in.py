@@ -32,7 +32,7 @@ def wait_ready(guests, *_more, **_other):
 
 def order_all(orders, _deadline):
     """Every guest has done as it was told, and wrote nothing."""
-    return {channel.name: Done(0, "") for channel, _script in orders}
+    return {channel.name: OrderResult(0, "") for channel, _script in orders}
 ''',
 }
 """What stands at the end of a module, where it is the last word."""

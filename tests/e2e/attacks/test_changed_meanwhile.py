@@ -132,7 +132,12 @@ def test_changed_in_the_prologue(site: Site, attack: Attack) -> None:
         open_gate(site, "cn1")
         site.wait_for("the hook", lambda: site.on("cn1", "sh", "-c", HOOK).returncode == 0)
         again()
-        site.wait_for("the guest", lambda: again() or guest_on(site, "cn1"))
+
+        def guest_meanwhile() -> str:
+            again()
+            return guest_on(site, "cn1")
+
+        site.wait_for("the guest", guest_meanwhile)
         again()
         wait_in_guest(site, job_id)
         ended = finish(site, job_id)

@@ -195,7 +195,7 @@ DECODE = """
 import json, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import encode_value
 told = []
 for x in json.load(sys.stdin):
     try:
@@ -203,7 +203,7 @@ for x in json.load(sys.stdin):
     except UserFault as error:
         told.append(str(error))
     else:
-        told.append({"k": {k: written(v) for k, v in request.values.items()}, "s": request.shell,
+        told.append({"k": {k: encode_value(v) for k, v in request.values.items()}, "s": request.shell,
                      "d": dict(request.digests)})
 print(json.dumps(told))
 """
@@ -218,17 +218,15 @@ def wire_of(field: str, payload: str) -> dict[str, t.Any]:
         if field in FILES or (field in ("img", "vcpu_pinning") and payload.startswith("/")):
             wire["d"] = {field: WHOLE}
         return wire
-    return (
-        wire
-        | {
-            "-S": {"s": payload},
-            "digest": {"k": {"metadata": "/home/alice/more.yml"}, "d": {"metadata": payload}},
-            "file of a digest": {"d": {payload: WHOLE}},
-            "key": {"k": {payload: "1"}},
-            "log": {"l": {payload: True}},
-            "version": {"v": payload},
-        }[field]
-    )
+    others: dict[str, dict[str, t.Any]] = {
+        "-S": {"s": payload},
+        "digest": {"k": {"metadata": "/home/alice/more.yml"}, "d": {"metadata": payload}},
+        "file of a digest": {"d": {payload: WHOLE}},
+        "key": {"k": {payload: "1"}},
+        "log": {"l": {payload: True}},
+        "version": {"v": payload},
+    }
+    return wire | others[field]
 
 
 def check_no_canary(site: Site) -> None:

@@ -57,7 +57,7 @@ OF_THE_WORKER = ("worker._stay", "worker._end_politely", "worker._bury")
 """What it does when it is told to end."""
 CHILDREN = (
     "virtiofsd._become", "virtiofsd._keep_capabilities", "virtiofsd._keep_groups", "virtiofsd._raise_limit",
-    "user_disk._become", "user_disk._tell",
+    "user_disk._become", "user_disk._send_line",
 )  # fmt: skip
 """What a child does before it is the user's program, and takes back when it ends."""
 OF_THE_END = ("remove.", "slots.", *OF_THE_WORKER, "worker.log")
@@ -331,8 +331,8 @@ class Node:
         )
         additions = self.spec.Additions()
         if own:
-            own = {"image": self.own_files["image"], "data_disk": self.own_files["disk"]}
-            guest = dataclasses.replace(guest, **own, vcpu_cores="auto", numa="auto", shared_mib=1)
+            files = {"image": self.own_files["image"], "data_disk": self.own_files["disk"]}
+            guest = dataclasses.replace(guest, **files, vcpu_cores="auto", numa="auto", shared_mib=1)
             additions = self.spec.Additions(commands=(self.spec.Command("true"),))
         return self.spec.NodePart(
             self.spec.VERSION, "present", job_id, 1, self.name, timeout_s, owner, (guest,), additions=additions
@@ -347,7 +347,7 @@ class Node:
             if fault:
                 self.faults.arm(*fault)
             part = self.part(job_id, within_s, own=own)
-            found = self.client.present(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
+            found = self.client.request_guests(part, self.settings, self.clock.Deadline.after(within_s), tell=self.tell)
             return [one.name for one in found]
 
         return in_child(work)
@@ -374,7 +374,7 @@ class Node:
 
     def left(self, job_id: str) -> t.Any:
         """What there is of a job."""
-        return in_child(lambda: self.present_absent.left(self.settings, job_id))["answer"]
+        return in_child(lambda: self.present_absent.describe_leftovers(self.settings, job_id))["answer"]
 
     def lives(self, job_id: str) -> bool:
         """Does a job have its guest?"""

@@ -76,6 +76,15 @@ class Saving:
     strike: t.Any
     settings: t.Any
     modules: dict[str, t.Any]
+    # those of `strike.Node`
+    part: t.Callable[..., t.Any]
+    name: str
+    key: t.Any
+    clock: t.Any
+    client: t.Any
+    faults: t.Any
+    layout: t.Any
+    present_absent: t.Any
 
     def prepare(self, strike: t.Any, place: pathlib.Path) -> None:
         """Have jobs that can be saved, in a store of this test's own."""
@@ -119,7 +128,7 @@ class Saving:
             plan = self.plan(part.owner, self.key, (part,), 1, job_id, start, self.name, "")
             (run / self.layout.PLAN).write_text(plan.to_json())
             deadline = self.clock.Deadline.after(self.strike.MAKE_S)
-            return [one.name for one in self.client.present(part, self.settings, deadline, tell=())]
+            return [one.name for one in self.client.request_guests(part, self.settings, deadline, tell=())]
 
         return self.strike.in_child(work)
 

@@ -25,8 +25,9 @@ WALKED = (
     "module_utils.state.shell_message",
     "module_utils.system.acl", "module_utils.system.clock", "module_utils.system.files",
     "module_utils.system.process.process_id",
-    "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.play.start_files",
-    "plugin_utils.play.shell_access", "plugin_utils.faststart.early_login", "plugin_utils.play.node_connection",
+    "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.job_actions.start_files",
+    "plugin_utils.job_actions.shell_access", "plugin_utils.job_actions.node_connection",
+    "plugin_utils.faststart.early_login",
     "action.job_plan", "action.job_guests", "action.job_record",
 )  # fmt: skip
 STAND_INS = {f"module_utils.node.{name}": name for name in stand_in.WORDS}
@@ -36,8 +37,9 @@ PLUGINS = "ansible_collections.mikelangelo.vtorque.plugins"
 SPARED = frozenset({
     # these do what their own calls do, which are steps
     *(f"{PLUGINS}.module_utils.job.hooks.{name}" for name in ("prologue.run", "epilogue.run", "epilogue.run_sister")),
-    f"{PLUGINS}.plugin_utils.play.start_files.save_answer",
-    f"{PLUGINS}.plugin_utils.faststart.early_login.begin", f"{PLUGINS}.plugin_utils.play.action_base.JobAction.run",
+    f"{PLUGINS}.plugin_utils.job_actions.start_files.save_answer",
+    f"{PLUGINS}.plugin_utils.faststart.early_login.begin",
+    f"{PLUGINS}.plugin_utils.job_actions.action_base.JobAction.run",
     # what changes how the same thing ends, and not whether
     "pathlib.Path.chmod", "posix.fchmod", "posix.waitpid", "subprocess.Popen.kill",
     "subprocess.Popen.wait",
@@ -52,7 +54,7 @@ def strike_(place, callee):
     program = words[0].rpartition(".")[2] if words else ""
     if program == "hook":
         who = f"hook {{words[1]}}"
-    elif program == "play":
+    elif program == "run_playbook":
         who = "play prologue" if "VTORQUE_SHELL" in os.environ else "play epilogue"
     else:
         return callee
@@ -124,7 +126,8 @@ class Point(t.NamedTuple):
 
 def covers(sources: t.Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Texts to put over the modules of `WALKED`, by their names, and the places of all calls in them."""
-    texts, there = {}, []
+    texts: dict[str, str] = {}
+    there: list[str] = []
     for name in WALKED:
         ((tree, places),) = strike.wrapped({name.rpartition(".")[2]: sources[name]}).values()
         future = max(number for number, node in enumerate(tree.body) if isinstance(node, ast.ImportFrom)

@@ -48,11 +48,11 @@ JOBS, MISSED, MISSED_SHARE = 3, 2, 0.1
 wait for a fault, and so many faults may find none that comes to them."""
 KEEPS = Point("fails", SUPERIOR, "play prologue", "job_record._ready: write_access #1", "before", "raises")
 """What keeps a job of `fails` from its guests."""
-SAYS = "main._tell: os.write #1"
+SAYS = "main._print_error: os.write #1"
 """The step that says why a job gets no guests."""
 NOWHERE = "unreachable 10.0.0.0/8"
 """Where guests are said to be that are nowhere: the job's shell hears that at once, and need not wait for an answer."""
-HASTY = {"timeout": 25}
+HASTY: dict[str, t.Any] = {"timeout": 25}
 ALARM_S = 60
 """For a step that hangs: Torque kills its hook 10 s before that."""
 OVER_S = 180.0

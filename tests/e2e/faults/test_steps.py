@@ -42,21 +42,21 @@ TELLS = {"cn1": (), "cn2": ("/bin/true",)}
 LONG_S = 6 * 3600
 NOT_REACHED = {
     "build._all_at_once": 3, "build._awaited": 1, "build._begin": 1, "build._furnish": 2, "build._plan": 1,
-    "build._start": 3, "build._warm_starts": 1, "build.make": 1,
-    "present_absent._take_away_earlier": 1, "present_absent._wait_for_memory": 1, "present_absent.absent": 1,
-    "present_absent.find": 1, "present_absent.left": 2, "present_absent.present": 2,
-    "remove.remove": 1,
+    "build._start": 3, "build._warm_starts": 1, "build.create_guests": 1,
+    "present_absent._remove_earlier_starts": 1, "present_absent._wait_for_memory": 1, "present_absent.absent": 1,
+    "present_absent.find": 1, "present_absent.describe_leftovers": 2, "present_absent.ensure_guests": 2,
+    "remove.remove_start": 1,
     "shared_region._fill": 1, "shared_region.attach": 1, "shared_region.find_lost": 2,
     "user_disk._waited": 1,
     "virtiofsd._become": 1, "virtiofsd._known": 1, "virtiofsd.program": 1, "virtiofsd.run": 3,
-    "worker._make": 2, "worker._undo": 3,
+    "worker._supervise_builder": 2, "worker._undo": 3,
 }  # fmt: skip
 """By function, how many of its calls may be steps and are not come to (`step_rules.may_be_step`).
 
 Questions, huge pages (all nodes of a lab have the same), warm starts, starts from a checkpoint and moves that no job of
 ours asks for (`test_warm.py`, `test_checkpoint.py`, `test_evacuate.py`), what a node does once for all jobs, and what
 is done when something has failed: that undoes, by the same removal whose own steps are tried."""
-BY_CHANCE = {"present_absent.take_away": (1, 2), "remove.remove": (1, 2)}
+BY_CHANCE = {"present_absent.remove_under_lock": (1, 2), "remove.remove_start": (1, 2)}
 """The same, as it comes: whether the worker who takes guests away has a connection to libvirt already (two calls are
 not come to then), has none (one is not), or each happens once (none is missed) follows from when it is told to end.
 And virtiofsd and qemu-nbd end with their qemu: a quick one has done so before the removal looks for it."""
@@ -118,7 +118,7 @@ def check(seen: dict[str, t.Any]) -> None:
     report = seen["present"]
     if seen["who"] not in ("present", "own"):
         assert report.get("answer"), seen
-    elif seen["kind"] == "killed" and seen["place"].startswith("slots.taken: ") and report == {}:
+    elif seen["kind"] == "killed" and seen["place"].startswith("slots.read_slots: ") and report == {}:
         assert seen["undone"] == [], seen  # who is killed is who would have answered, and nothing was made
     elif seen["place"].startswith(("worker.", "virtiofsd.", "user_disk.", *IN_MEMORY)):
         check_process(seen)

@@ -11,9 +11,9 @@ import typing as t
 
 import pytest
 
-from lab import cluster
+from lab.cluster import on_nodes
 from lab.machine import machine, patience
-from lab.state import DEFAULT, State
+from lab.system.state import DEFAULT, State
 
 from ..conftest import CHECKOUT, LAB, Ended, Result, Site, check_nothing_left
 from ..trouble import CONFIG
@@ -60,7 +60,7 @@ class MachineSite(Site):
         if not self._inits:
             facts = json.loads(self.machine("cat", str(DEFAULT / "lab.json")))
             self._inits = {name: init["pid"] for name, init in facts["inits"].items()}
-        line = cluster.enter(self._inits[node], command, user=user or "root")
+        line = on_nodes.enter(self._inits[node], command, user=user or "root")
         return self._call(line, stdin, CALL_S)
 
     def await_file(self, job_id: str, path: str) -> None:

@@ -9,8 +9,9 @@ import typing as t
 
 import pytest
 
-from lab.machine import machine, story
-from lab.state import State
+from lab.machine import machine
+from lab.stories import devices as story
+from lab.system.state import State
 
 from ..conftest import CHECKOUT
 from ..trouble import revive
@@ -33,7 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import me
 settings = NodeSettings("cn1", 1, pci_classes=(pci.read_line("nic {CARD}"),))
 guest = messages.GuestSpec(
     rank=0, index=0, image="tiny", distro="debian", arch="x86_64", vcpus=1, ram_mib=64, hypervisor="kvm",
-    fs_type="sharedfs", host_key=None, authorized_key=None, pci=(messages.DeviceWish("nic", 1),),
+    fs_type="sharedfs", host_key=None, authorized_key=None, pci=(pci.DeviceWish("nic", 1),),
 )
 driver = pathlib.Path("/sys/bus/pci/devices/{CARD}/driver")
 for turn in range({TURNS}):

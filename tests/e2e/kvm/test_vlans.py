@@ -107,7 +107,7 @@ while len(told["refused"]) < 9:
 guests = []
 for slot, network in enumerate(networks, 1):
     [card] = cards.cards_of([network], slot, 0, "7.head.1", settings)
-    nft_rules.hold([card.guest], Reach("192.0.2.1", (), (), (), ()), settings)
+    nft_rules.apply_rules([card.guest], Reach("192.0.2.1", (), (), (), ()), settings)
     vlans.create([network], settings, Deadline.after(60))
     run(f"ip link add {card.tap} type veth peer name end{slot}")
     run(f"ip link set {card.tap} master {card.bridge} up")

@@ -81,6 +81,7 @@ def end_well(site: SlurmSite, number: str, last: str = "over") -> Ended:
     return ended
 
 
+@pytest.mark.full
 def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_it_is_released(site: SlurmSite) -> None:
     with storing(site):
         number = begin(site, SCRIPT, "-w", "cn1")
@@ -108,6 +109,7 @@ def test_job_that_its_owner_suspends_leaves_its_node_and_goes_on_elsewhere_when_
         assert site.root("fe", "cat /home/alice/notes").splitlines() == ended.out.splitlines()[1:-1]
 
 
+@pytest.mark.full
 def test_job_that_cannot_be_saved_is_neither_suspended_nor_ended_by_the_wish(site: SlurmSite) -> None:
     with storing(site):
         number = begin(site, SCRIPT, vm={})
@@ -135,7 +137,13 @@ def test_job_of_a_node_that_loses_its_power_begins_again_on_the_other_from_its_c
         assert back.returncode == 0, back.stderr
         assert sweep(site, "cn1", "--boot").returncode == 0
         assert end_well(site, number).nodes == "cn2"
-        site.wait_for("the node to take jobs", lambda: site.reason("cn1") == "" or resume(site, "cn1"))
+
+        def in_use() -> bool:
+            if site.reason("cn1"):
+                resume(site, "cn1")
+            return not site.reason("cn1")
+
+        site.wait_for("the node to take jobs", in_use)
 
 
 def states_on(site: SlurmSite, node: str) -> list[str]:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import SlurmSite
 
 
+@pytest.mark.full
 def test_root_proves_the_whole_chain_on_each_node_as_a_user(site: SlurmSite) -> None:
     arguments = ("vmgr", "selftest", "--user", "alice", "--each-node", "--json")
     done = site.run("on", "fe", "--", *arguments, timeout_s=900)
@@ -19,7 +22,7 @@ def test_root_proves_the_whole_chain_on_each_node_as_a_user(site: SlurmSite) -> 
     for one in jobs:
         states = {finding["proof"]: finding["state"] for finding in one["findings"]}
         assert set(states.values()) <= {"ok", "none"}, one
-        assert {"exit status", "machine", "user", "home", "node file", "left"} <= {
+        assert {"exit status", "machine", "user", "home", "node file", "leftovers"} <= {
             name for name, state in states.items() if state == "ok"
         }
     assert "selftest" not in site.root("fe", "ls -A /home/alice")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import time
-import typing as t
 
 import pytest
 
@@ -161,8 +160,7 @@ def test_session_is_suspended_and_goes_on(site: SlurmSite) -> None:
     terminal.expect("Granted job allocation")
     terminal.type("echo here-$((1 + 1))")
     terminal.expect("here-2")
-    number = t.cast("dict[str, str]", site.jobs())
-    (job,) = [one for one, state in number.items() if state == "RUNNING"]
+    (job,) = [one for one, state in site.jobs().items() if state == "RUNNING"]
     site.root("fe", f"scontrol suspend {job}")
     site.wait_for("the guest to stand still", lambda: states(site) == ["paused"], seen=lambda: states(site))
     let_pass(site, ALIVE_S)

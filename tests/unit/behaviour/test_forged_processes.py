@@ -26,7 +26,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import guest_processes, present_absent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import qemu_user, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
@@ -102,9 +102,9 @@ class Node:
         return process.pid
 
     def processes(self) -> tuple[tuple[int, str], ...]:
-        return inventory.processes(self.settings)
+        return leftovers.processes(self.settings)
 
-    def sweep(self) -> sweep.Swept:
+    def sweep(self) -> sweep.SweepReport:
         return sweep.sweep(
             self.settings, lambda _job, _start: False, lambda _job: False, Deadline.after(60.0), twice_s=0.0
         )
@@ -114,7 +114,7 @@ class Node:
 def node(monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Node]:
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as ends:
         pathlib.Path(place).chmod(0o755)  # the ways to pytest's own are closed to others
-        monkeypatch.setattr(inventory, "SYS_NET", pathlib.Path(place, "net"))
+        monkeypatch.setattr(leftovers, "SYS_NET", pathlib.Path(place, "net"))
         yield Node(pathlib.Path(place), ends)
 
 
@@ -130,8 +130,8 @@ def test_a_path_in_a_users_own_mount_namespace_proves_nothing(node: Node) -> Non
         node.forge(key, "vtorque0.log", as_words(virtiofsd.NAME, key, "vtorque0", node.settings))
         node.forge(key, user_disk.LOG, as_words(user_disk.NAME, key, user_disk.DATA, node.settings))
     assert node.processes() == ()
-    assert not any("process" in line for line in present_absent.left(node.settings))
-    assert inventory.end_processes(node.settings, RUNNING) == {}
+    assert not any("process" in line for line in present_absent.describe_leftovers(node.settings))
+    assert leftovers.end_processes(node.settings, RUNNING) == {}
 
 
 def test_a_disk_that_is_open_as_a_path_alone_proves_nothing(node: Node) -> None:
@@ -151,7 +151,7 @@ def test_a_start_that_has_not_happened_is_not_buried(node: Node) -> None:
     """Its key can be told before: the next start of a job that is queued."""
     node.forge(QUEUED)
     for _look in range(3):
-        assert node.sweep() == sweep.Swept()
+        assert node.sweep() == sweep.SweepReport()
     assert not start_lock.tombstone(node.settings, QUEUED).exists()
     start_lock.refuse_if_over(node.settings, QUEUED)
 
@@ -210,8 +210,8 @@ def test_what_names_no_start_is_nobodys(node: Node, key: str) -> None:
 
 
 def test_number_with_too_many_digits_is_none() -> None:
-    assert not inventory._is_key("7.head." + "1" * 5000)
-    assert inventory._is_key("72-1.head.12")
+    assert not leftovers._is_key("7.head." + "1" * 5000)
+    assert leftovers._is_key("72-1.head.12")
 
 
 def test_descriptor_that_is_closed_meanwhile_hides_no_process(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) 
     process = node.qemu(RUNNING, disk, user=uid)
     shutil.rmtree(disk.parent.parent)
     assert node.processes() == ((process, RUNNING),)
-    assert inventory.end_processes(node.settings, RUNNING) == {process: True}
+    assert leftovers.end_processes(node.settings, RUNNING) == {process: True}
     assert node.processes() == ()
 
 
@@ -243,7 +243,7 @@ def test_qemu_whose_directory_has_gone_is_found_and_ended(node: Node, uid: int) 
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """No process hears a signal, as one that waits in the kernel for a file system of the user's own."""
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *_words: None)
-    monkeypatch.setattr(inventory, "KILLED_END_S", 0.2)
+    monkeypatch.setattr(leftovers, "KILLED_END_S", 0.2)
 
 
 @pytest.mark.usefixtures("deaf")
@@ -251,7 +251,7 @@ def test_what_is_the_users_holds_up_no_removal(node: Node) -> None:
     start = node.guest(RUNNING, NOBODY).parent.parent
     arguments = as_words(virtiofsd.NAME, RUNNING, "vtorque0", node.settings)
     pids = [node.forge(RUNNING, "vtorque0.log", arguments) for _pose in range(3)]
-    assert inventory.end_processes(node.settings, RUNNING) == dict.fromkeys(pids, False)
+    assert leftovers.end_processes(node.settings, RUNNING) == dict.fromkeys(pids, False)
     removed = present_absent.absent("7.head", 1, node.settings, Deadline.after(60.0))
     assert [one for one in removed if one.startswith("process ")] == [
         f"process {pid} of the user's, as soon as the kernel lets it end" for pid in pids
@@ -275,14 +275,14 @@ def test_users_many_processes_hide_no_qemu(node: Node, monkeypatch: pytest.Monke
         return really(pid)
 
     monkeypatch.setattr(os, "pidfd_open", pidfd_open)
-    assert inventory.end_processes(node.settings, RUNNING) == {qemu: True}
+    assert leftovers.end_processes(node.settings, RUNNING) == {qemu: True}
 
 
 @pytest.mark.usefixtures("deaf")
 def test_qemu_that_does_not_end_holds_it_up(node: Node) -> None:
     node.qemu(RUNNING, node.guest(RUNNING))
     with pytest.raises(NodeFault, match="did not end within"):
-        inventory.end_processes(node.settings, RUNNING)
+        leftovers.end_processes(node.settings, RUNNING)
 
 
 def test_qemu_with_a_guests_disk_open_is_found_without_other_signs(node: Node) -> None:
@@ -321,4 +321,4 @@ def test_remembered_ids_that_others_can_write_are_root_alone(node: Node) -> None
 
 
 def test_words_of_a_remain_are_harmless_on_a_terminal() -> None:
-    assert str(inventory.Remain("process", "7", "4712.\x1b[2J\nhead.1")) == "process 7 of 4712.?[2J?head.1"
+    assert str(leftovers.Leftover("process", "7", "4712.\x1b[2J\nhead.1")) == "process 7 of 4712.?[2J?head.1"

@@ -24,8 +24,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import me
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding, Report
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import examine
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_answer
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import authorize
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 
 SPELLINGS = ("Node1", "NODE1.cluster", "node1")
 OWNER = messages.Owner("alice", 4242, 4242, "alice", "/home/alice", "/bin/sh")
@@ -47,9 +47,9 @@ each_of_the_nodes_own = pytest.mark.parametrize("own", ["Node1", "NODE1", "node1
 def test_node_knows_that_it_is_meant(asked: str, own: str) -> None:
     part = dataclasses.replace(PART, node=asked)
     settings = node_settings.settings_of(Policy(), own)
-    assert authorize.check(part, Policy(), settings, {}) == authorize.Checked("", None)
+    assert authorize.authorize_part(part, Policy(), settings, {}) == authorize.Caller("", None)
     with pytest.raises(VTorqueError, match="is asked"):
-        authorize.check(dataclasses.replace(part, node=f"x{asked}"), Policy(), settings, {})
+        authorize.authorize_part(dataclasses.replace(part, node=f"x{asked}"), Policy(), settings, {})
 
 
 @each_spelling
@@ -114,8 +114,8 @@ def test_record_has_the_consoles_of_a_node(tmp_path: pathlib.Path, asked: str) -
 
 @each_spelling
 def test_trial_job_that_ran_on_a_node_is_seen(asked: str) -> None:
-    expected = t.cast(selftest.Expected, dataclasses.make_dataclass("E", ["nodes"])(("Node1",)))
-    came = t.cast(selftest.Came, dataclasses.make_dataclass("C", ["record"])(None))
+    expected = t.cast(selftest.ExpectedOutcome, dataclasses.make_dataclass("E", ["nodes"])(("Node1",)))
+    came = t.cast(selftest.JobOutcome, dataclasses.make_dataclass("C", ["record"])(None))
     assert "in no virtual machine" in selftest._machine(expected, came, {"host": [asked]}).problem
 
 

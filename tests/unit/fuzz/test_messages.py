@@ -30,8 +30,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import (
     node_topology,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import node_drawing, node_picture
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_answer
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import handlers, protocol
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_answer
 from hypothesis import given
 
 from .inputs import JSON, ODD, TEXTS, as_bytes, check_message, damaged, spoiled, tried
@@ -179,7 +179,7 @@ def test_any_console_is_harmless_and_ready_by_its_token_alone(pieces: list[bytes
     console = Console(pathlib.Path("/nonexistent"), TOKEN)
     for at in range(0, len(data), step):
         console._take(data[at : at + step])
-    texts = [console.last_words(), console.describe(), console.failed or "", console.panic or "", *console.tail]
+    texts = [console.last_output(), console.describe(), console.failed or "", console.panic or "", *console.tail]
     assert all(text.isprintable() for text in texts)
     if console.ready_address is not None:
         assert re.fullmatch(messages.ADDRESS, console.ready_address)
@@ -216,7 +216,7 @@ def test_any_answer_of_a_guests_root_is_bounded_and_harmless(greeted: bool, data
     talk.peer = peer = t.cast(t.Any, Peer(hello + data))
     try:
         while talk.done is None:
-            talk.hear()
+            talk.read_reply()
     except VTorqueError as error:
         check_message(error)
     else:

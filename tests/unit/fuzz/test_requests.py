@@ -15,7 +15,7 @@ import typing as t
 import hypothesis.strategies as st
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import keys, request
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import encode_value
 from hypothesis import given
 
 from .inputs import JSON, TEXTS, as_bytes, check_message, spoiled, tried
@@ -94,7 +94,7 @@ def test_any_words_are_read_or_all_faults_told_and_the_command_line_wins(line: s
             return
     merged = found[0].merged_over(found[1])
     assert dict(merged.values) == {**found[1].values, **found[0].values}
-    again = request.parse([(f"{key}={written(value)}", "") for key, value in merged.values.items()])
+    again = request.parse([(f"{key}={encode_value(value)}", "") for key, value in merged.values.items()])
     assert dict(again.values) == dict(merged.values)
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of a job's hosts have guests: the first K of a mixed request (`-vm nodes=K`), none of its spare nodes.
 
-vsub and root ask the same two questions: of how many hosts, and are there so many?
+vsub and root check the same two things: of how many hosts the job is, and that there are so many.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import typing as t
 
 from ..request.request import Request
-from .resolve import SITE_DEFAULT, Resolved
+from .resolve import SITE_DEFAULT, ResolvedRequest
 
 if t.TYPE_CHECKING:
     from ..batch.registry import Terms
@@ -21,7 +21,7 @@ KEY = "nodes"
 SPARE = "spare"
 
 
-def vm_hosts(resolved: Resolved, hosts: int) -> int:
+def vm_hosts(resolved: ResolvedRequest, hosts: int) -> int:
     """How many of a job's hosts, from the job's first node on, have guests.
 
     A site's default is for jobs of any size: one that has fewer hosts has guests on all of them.
@@ -39,7 +39,7 @@ def vm_hosts(resolved: Resolved, hosts: int) -> int:
     return wanted
 
 
-def objection(resolved: Resolved, hosts: int, terms: Terms) -> str:
+def objection(resolved: ResolvedRequest, hosts: int, terms: Terms) -> str:
     """Why a job of so many hosts cannot have so many VM nodes, or ""; in the terms of its batch system."""
     wanted = vm_hosts(resolved, hosts)
     if wanted <= hosts:
@@ -48,7 +48,7 @@ def objection(resolved: Resolved, hosts: int, terms: Terms) -> str:
     return f"more VM nodes than the job has hosts ({have}); ask by {terms.ASK_FOR_HOSTS.format(hosts=wanted)}"
 
 
-def with_spare_said(request: Request, count: int) -> Request:
+def with_spare_count(request: Request, count: int) -> Request:
     """Return the request that says how many spare nodes there are: a site's default may change before the job starts.
 
     Args:

@@ -98,7 +98,7 @@ class IoCores(t.NamedTuple):
     required: bool = False
 
 
-def settle_io_cores(choices: Choices) -> t.Iterator[KeyFault]:
+def resolve_io_cores(choices: Choices) -> t.Iterator[KeyFault]:
     """Decide the bounds of a job's cores for virtual I/O, and yield what speaks against them.
 
     A default gives way to the bound that the user gives.

@@ -15,7 +15,7 @@ from ...guest_kinds import OSV, kind_of
 from ..request import osv_script
 from ..request.keys import ADDITIONS, DISK, SCRIPTS
 from ..request.value_types import KeyFault, format_value
-from .resolve import Resolved
+from .resolve import ResolvedRequest
 
 if t.TYPE_CHECKING:
     from ..batch.registry import Terms
@@ -28,12 +28,12 @@ _NOT_IN_OSV = {
 }
 
 
-def is_osv(resolved: Resolved) -> bool:
+def is_osv(resolved: ResolvedRequest) -> bool:
     """Return whether the job's guest is one of OSv."""
-    return kind_of(resolved.word("distro")) is OSV
+    return kind_of(resolved.text("distro")) is OSV
 
 
-def objections(resolved: Resolved, hosts: int, terms: Terms) -> tuple[KeyFault, ...]:
+def objections(resolved: ResolvedRequest, hosts: int, terms: Terms) -> tuple[KeyFault, ...]:
     """What of the request cannot be had in OSv; () for other guests.
 
     Args:
@@ -46,22 +46,22 @@ def objections(resolved: Resolved, hosts: int, terms: Terms) -> tuple[KeyFault, 
     faults = []
     if resolved.figure("vms_per_node") > 1:
         faults.append(("vms_per_node", _ONE))
-    faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.word(key)]
-    found = [KeyFault(key, format_value(resolved.word(key)), why, resolved.origins[key]) for key, why in faults]
+    faults += [(key, why) for key, why in _NOT_IN_OSV.items() if resolved.text(key)]
+    found = [KeyFault(key, format_value(resolved.text(key)), why, resolved.origins[key]) for key, why in faults]
     if hosts > 1:
         found.append(KeyFault(terms.HOSTS, str(hosts), f"{_ONE}; ask by {terms.ASK_FOR_HOSTS.format(hosts=1)}"))
     return tuple(found)
 
 
 def refused_options(
-    resolved: Resolved, terms: Terms, *, interactive: bool, directory: tuple[str, str] | None = None
+    resolved: ResolvedRequest, terms: Terms, *, interactive: bool, directory: tuple[str, str] | None = None
 ) -> tuple[KeyFault, ...]:
     """What may be asked of the batch system and a job in OSv cannot have; () for other guests.
 
     Args:
         resolved: the request.
         terms: of its batch system.
-        interactive: is it a job with a terminal?
+        interactive: whether it is a job with a terminal.
         directory: in which it is to start, and where that stands.
     """
     if not is_osv(resolved):

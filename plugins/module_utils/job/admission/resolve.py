@@ -11,12 +11,20 @@ from ...eligibility import guest_saving
 from ...frozen import frozen
 from ...guest_kinds import OSV, OSV_BASE, kind_of
 from ..config.batch_systems import facts_of
-from ..config.consistency import DATA, HOOK_SCRIPTS, SKVM, as_asked, has_private_network, is_taken, out_of_bounds
+from ..config.consistency import (
+    DATA,
+    HOOK_SCRIPTS,
+    SKVM,
+    format_for_request,
+    has_private_network,
+    is_site_mount,
+    out_of_bounds,
+)
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request.keys import DISK, FORMER_HYPERVISOR, IMAGE, KEYS, PINNING
 from ..request.request import Request, RequestErrors, is_path
-from ..request.value_types import KeyFault, Value, format_value, nearest, written
-from . import host_devices, numa
+from ..request.value_types import KeyFault, Value, encode_value, format_value, nearest
+from . import numa, request_devices
 
 SITE_DEFAULT = "site default"
 
@@ -30,7 +38,7 @@ class ImageFacts:
         distro: its family, or "" when nothing is recorded.
         arch: its architecture, or "" when nothing is recorded.
         boot: how it boots (`images.BOOT_MODES`), or "" when nothing is recorded.
-        rdma: have its guests verbs (`vrdma=true`)?  `yes` or `no`, or "" when nothing is recorded.
+        rdma: whether its guests have verbs (`vrdma=true`): `yes` or `no`, or "" when nothing is recorded.
     """
 
     name: str
@@ -54,7 +62,7 @@ class Offers:
 
 
 @frozen
-class Resolved:
+class ResolvedRequest:
     """A request with everything decided: a value, or None, and an origin for every key.
 
     Attributes:
@@ -67,10 +75,10 @@ class Resolved:
     origins: t.Mapping[str, str]
     shell: str
 
-    def word(self, key: str) -> str:
+    def text(self, key: str) -> str:
         """The value of a key that holds a word, a name or a path; "" when there is none."""
         value = self.values[key]
-        return "" if value is None else written(value)
+        return "" if value is None else encode_value(value)
 
     def figure(self, key: str) -> int:
         """The value of a key that holds a number (a size: MiB); 0 when there is none."""
@@ -78,7 +86,7 @@ class Resolved:
         return value if isinstance(value, int) else 0
 
 
-def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
+def resolve(request: Request, policy: Policy, offers: Offers) -> ResolvedRequest:
     """Decide every key of a request: what was asked for, within the site's bounds, or the site's default.
 
     Args:
@@ -102,19 +110,19 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
         values[key], origins[key] = value, request.origins.get(key, "") if asked else SITE_DEFAULT
         message = _objection(key, value, policy)
         if message and value is not None:
-            faults.append(KeyFault(key, as_asked(key, value), message, origins[key]))
-    faults.extend(numa.settle_io_cores(choices))
+            faults.append(KeyFault(key, format_for_request(key, value), message, origins[key]))
+    faults.extend(numa.resolve_io_cores(choices))
     faults.extend(_contradiction(values, origins))
     faults.extend(numa.find_faults(values, origins, SITE_DEFAULT))
     if values["pci"] is not None and not any(fault.key == "pci" for fault in faults):
-        faults.extend(host_devices.find_faults(values, origins["pci"], policy))
+        faults.extend(request_devices.find_faults(values, origins["pci"], policy))
     if not any(fault.key == "img" for fault in faults):
         faults.extend(_choose_image(values, origins, offers))
-    faults.extend(host_devices.settle_region(choices))
+    faults.extend(request_devices.resolve_region(choices))
     image = next((one for one in offers.images or () if one.name == values["img"]), None)
-    faults.extend(host_devices.settle_rdma(choices, image.rdma if image else ""))
-    faults.extend(_settle_spare(values, origins, policy))
-    faults.extend(host_devices.settle_networks(choices))
+    faults.extend(request_devices.resolve_rdma(choices, image.rdma if image else ""))
+    faults.extend(_resolve_spare(values, origins, policy))
+    faults.extend(request_devices.resolve_networks(choices))
     if values["arch"] not in offers.archs:
         message = f"the nodes offer {', '.join(offers.archs) or 'none'}"
         faults.append(KeyFault("arch", format_value(values["arch"]), message, origins["arch"]))
@@ -126,7 +134,7 @@ def resolve(request: Request, policy: Policy, offers: Offers) -> Resolved:
     if faults:
         first = {fault.key: fault for fault in reversed(faults)}  # one word on each key is enough
         raise RequestErrors([fault for fault in faults if first[fault.key] is fault], request)
-    return Resolved(values, origins, request.shell)
+    return ResolvedRequest(values, origins, request.shell)
 
 
 def why_not_saved(request: Request, policy: Policy, *, interactive: bool) -> str:
@@ -137,7 +145,7 @@ def why_not_saved(request: Request, policy: Policy, *, interactive: bool) -> str
     Args:
         request: of the job.
         policy: the site's configuration.
-        interactive: has the job a terminal?
+        interactive: whether the job has a terminal.
     """
     values = {key: request.values[key] if key in request.values else _default(key, policy) for key in KEYS}
     origins = {key: request.origins.get(key, "") if key in request.values else SITE_DEFAULT for key in KEYS}
@@ -184,7 +192,7 @@ def parts_in_the_way(
 
 
 def survival_of(
-    resolved: Resolved, policy: Policy, offers: Offers, *, interactive: bool, bare: bool
+    resolved: ResolvedRequest, policy: Policy, offers: Offers, *, interactive: bool, bare: bool
 ) -> guest_saving.Survival:
     """Return what the guests of a request will live through.
 
@@ -192,8 +200,8 @@ def survival_of(
         resolved: the request.
         policy: the site's configuration.
         offers: say how the image boots.
-        interactive: has the job a terminal?
-        bare: do some of its hosts run no guests?
+        interactive: whether the job has a terminal.
+        bare: whether some of its hosts run no guests.
     """
     found = set(parts_in_the_way(resolved.values, resolved.origins, policy, offers))
     values, origins = resolved.values, resolved.origins
@@ -222,7 +230,7 @@ def wants_checkpoints(values: t.Mapping[str, Value | None], origins: t.Mapping[s
     return values["checkpoint"] == "on" or values["checkpoint_every"] is not None
 
 
-def checkpoint_minutes(resolved: Resolved) -> int:
+def checkpoint_minutes(resolved: ResolvedRequest) -> int:
     """Return how often guests of a request are saved, in minutes; 0: at a request; -1: never."""
     return resolved.figure("checkpoint_every") if wants_checkpoints(resolved.values, resolved.origins) else -1
 
@@ -241,7 +249,7 @@ def _objection(key: str, value: Value | None, policy: Policy) -> str:
         return why
     if key == IMAGE and is_path(value) and not policy.allow_user_images:
         return "this site does not allow images of one's own (allow_user_images); vmgr image list shows its images"
-    if key == "disk" and is_taken(DATA, policy):
+    if key == "disk" and is_site_mount(DATA, policy):
         return f"this site mounts something of its own on {DATA}"
     if key == "hypervisor" and value == FORMER_HYPERVISOR:
         return SKVM
@@ -259,7 +267,7 @@ def _contradiction(values: t.Mapping[str, Value | None], origins: t.Mapping[str,
         yield KeyFault("iocm_min_cores", str(low), message, origins["iocm_min_cores"])
 
 
-def _settle_spare(values: dict[str, Value | None], origins: dict[str, str], policy: Policy) -> t.Iterator[KeyFault]:
+def _resolve_spare(values: dict[str, Value | None], origins: dict[str, str], policy: Policy) -> t.Iterator[KeyFault]:
     """Yield why the job cannot have spare nodes; a site's default gives way without a word."""
     private = has_private_network(t.cast("tuple[str, ...]", values["network"] or ()), policy)
     why = {
@@ -324,7 +332,7 @@ def _find(asked: str, images: t.Sequence[ImageFacts]) -> ImageFacts | None:
 
 
 def _agree(image: ImageFacts, values: dict[str, Value | None], origins: dict[str, str]) -> t.Iterator[KeyFault]:
-    """The image's own word against the request's; a site default gives way without a word."""
+    """Yield what the image's record says against the request; a site default gives way silently."""
     for key, fact in (("distro", image.distro), ("arch", image.arch)):
         if not fact:
             continue

@@ -9,17 +9,17 @@ import typing as t
 
 from ...text import format_mib
 from ..config.parameters import Policy
-from ..request.sizes import Demand, NodeSize
+from ..request.demand import Demand, NodeSize
 from ..request.value_types import KeyFault
 from . import numa
-from .resolve import SITE_DEFAULT, Resolved
+from .resolve import SITE_DEFAULT, ResolvedRequest
 from .vcpu_map import VcpuMap
 
 if t.TYPE_CHECKING:
     from ..batch.registry import Terms
 
 
-def demand(resolved: Resolved, policy: Policy, pinning: VcpuMap | None = None) -> Demand:
+def demand(resolved: ResolvedRequest, policy: Policy, pinning: VcpuMap | None = None) -> Demand:
     """The sum over one node: its guests, the region that they share, the host's share, the cores for virtual I/O.
 
     Args:

@@ -17,18 +17,18 @@ from ...frozen import frozen
 from ..batch.registry import Terms, open_terms
 from ..config.parameters import DEFAULT_OF, SITE_FILES, Policy
 from ..request import attached_file
-from ..request.handover import Handover
+from ..request.command_call import CommandCall
+from ..request.demand import Demand, NodeSize
 from ..request.keys import ADDITIONS, DISK, IMAGE, KEYS, PINNING, SCRIPTS
 from ..request.request import Request, RequestErrors, files_of, is_path, parse
-from ..request.sizes import Demand, NodeSize
 from ..request.value_types import BadValue, KeyFault, format_value
-from . import host_devices, metadata, mixed, numa, osv, vcpu_map
-from .resolve import SITE_DEFAULT, Offers, Resolved, parts_in_the_way, resolve, survival_of
+from . import metadata, mixed, numa, osv, request_devices, vcpu_map
+from .resolve import SITE_DEFAULT, Offers, ResolvedRequest, parts_in_the_way, resolve, survival_of
 from .resources import count_of, demand, too_big
 from .start_directory import GuestPlaces
 
 if t.TYPE_CHECKING:
-    from ..batch.contract import Asked
+    from ..batch.contract import FrontJob
 
 
 @frozen
@@ -38,7 +38,7 @@ class Site:
     Attributes:
         offers: images and architectures to choose from.
         broken: images that are there and cannot be used, by name, with the reason.
-        sizes: asks the batch server for the sizes of the nodes of a queue (`Asked.queue`).
+        sizes: asks the batch server for the sizes of the nodes of a queue (`FrontJob.queue`).
         disk: looks at a disk of the user's; raises `UserFault`.
         image: looks at an image of the user's, and says by a digest which it is (`user_image.py`); raises `UserFault`.
         look: reads a file of the user's, and says whether it is to be a script: its absolute path and its content, or
@@ -50,7 +50,7 @@ class Site:
     sizes: t.Callable[[str], t.Sequence[NodeSize]]
     disk: t.Callable[[str], None] = lambda _path: None
     image: t.Callable[[str], str] = lambda _path: "0" * 64
-    look: t.Callable[[str, bool], tuple[str, bytes]] = lambda word, runs: attached_file.look(
+    look: t.Callable[[str, bool], tuple[str, bytes]] = lambda word, runs: attached_file.inspect_file(
         word,
         os.getcwd(),  # noqa: PTH109 - as the user's shell names it
         runs=runs,
@@ -62,7 +62,7 @@ class Submission:
     """What the batch system's command gets.
 
     Attributes:
-        handover: its call.
+        command_call: its call.
         resolved: the request with everything decided, for people; root decides afresh when the job starts.
         notices: what was raised, and why, one line each.
         hosts: how many hosts the job asks for; None: the batch system decides.
@@ -75,8 +75,8 @@ class Submission:
         warm: how its guests will start, in words; "": the site has no warm starts.
     """
 
-    handover: Handover
-    resolved: Resolved
+    command_call: CommandCall
+    resolved: ResolvedRequest
     notices: tuple[str, ...]
     need: Demand
     hosts: int | None = 1
@@ -94,7 +94,7 @@ class Submission:
 
 
 def prepare(
-    asked: Asked,
+    asked: FrontJob,
     policy: Policy,
     site: Site,
     home: str,
@@ -130,26 +130,26 @@ def prepare(
         faults += _misfits(pinning, resolved)
         faults += [fault for fault in too_big(need, known, terms) if fault.key not in spoilt]
         if hosts is not None and mixed.KEY not in spoilt and (why := mixed.objection(resolved, hosts, terms)):
-            faults.append(KeyFault(mixed.KEY, resolved.word(mixed.KEY), why, resolved.origins[mixed.KEY]))
+            faults.append(KeyFault(mixed.KEY, resolved.text(mixed.KEY), why, resolved.origins[mixed.KEY]))
         faults += [fault for fault in _refused_in_osv(asked, resolved, terms) if fault.key not in spoilt]
     except RequestErrors as errors:
         faults += [_explained(fault, site) for fault in errors.faults if fault.key not in spoilt]
     if faults:
         raise RequestErrors(faults, request)
     if need.spare:
-        request = mixed.with_spare_said(request, need.spare)
-    handover, notices = asked.submission(request.with_log(log), need, policy)
-    region = resolved.figure(host_devices.REGION_SIZE)
-    if raised := host_devices.notice_of_region(request.values.get(host_devices.REGION_SIZE), region):
+        request = mixed.with_spare_count(request, need.spare)
+    command_call, notices = asked.submission(request.with_log(log), need, policy)
+    region = resolved.figure(request_devices.REGION_SIZE)
+    if raised := request_devices.notice_of_region(request.values.get(request_devices.REGION_SIZE), region):
         notices = (*notices, raised)
     described = _describe_pinning(pinning, resolved, policy)
     bare = hosts is not None and mixed.vm_hosts(resolved, hosts) < hosts
     survival = survival_of(resolved, policy, site.offers, interactive=asked.interactive, bare=bare)
     warm = describe_warm_start(_cold_because(resolved, policy, site.offers)) if policy.warm_start else ""
-    return Submission(handover, resolved, notices, need, hosts, added, described, known, pinning, survival, warm)
+    return Submission(command_call, resolved, notices, need, hosts, added, described, known, pinning, survival, warm)
 
 
-def _cold_because(resolved: Resolved, policy: Policy, offers: Offers) -> frozenset[str]:
+def _cold_because(resolved: ResolvedRequest, policy: Policy, offers: Offers) -> frozenset[str]:
     """Return what keeps its guests from starting warm (`warm_reasons.REASONS`), as far as a front end knows it."""
     in_the_way = parts_in_the_way(resolved.values, resolved.origins, policy, offers)
     own_cores = numa.is_strict(resolved.values[PINNING], asked=resolved.origins[PINNING] != SITE_DEFAULT)
@@ -196,7 +196,7 @@ def _explained(fault: KeyFault, site: Site) -> KeyFault:
     return next((dataclasses.replace(fault, message=site.broken[n]) for n in names if n in site.broken), fault)
 
 
-def _request(asked: Asked) -> tuple[Request, list[KeyFault]]:
+def _request(asked: FrontJob) -> tuple[Request, list[KeyFault]]:
     """What the user asks for, as far as it can be read, and what is wrong with the rest."""
     merged = Request()
     faults: list[KeyFault] = []
@@ -259,7 +259,7 @@ def _pinning(request: Request, contents: t.Mapping[str, bytes]) -> tuple[vcpu_ma
         return None, _in_file(path, errors.faults)
 
 
-def _describe_pinning(pinning: vcpu_map.VcpuMap | None, resolved: Resolved, policy: Policy) -> str:
+def _describe_pinning(pinning: vcpu_map.VcpuMap | None, resolved: ResolvedRequest, policy: Policy) -> str:
     """Which cores the threads of guests get, in words; "": vCPUs share the job's."""
     if pinning:
         return vcpu_map.describe(pinning)
@@ -271,9 +271,9 @@ def _describe_pinning(pinning: vcpu_map.VcpuMap | None, resolved: Resolved, poli
     return f"{if_enough}{count_of(each, 'core')} for vCPUs, one each; {others}"
 
 
-def _misfits(pinning: vcpu_map.VcpuMap | None, resolved: Resolved) -> list[KeyFault]:
+def _misfits(pinning: vcpu_map.VcpuMap | None, resolved: ResolvedRequest) -> list[KeyFault]:
     """What of a map is not about the guests that there will be."""
-    path = resolved.word(PINNING)
+    path = resolved.text(PINNING)
     try:
         if pinning:
             vcpu_map.check(pinning, path, resolved.figure("vms_per_node"), resolved.figure("vcpus"))
@@ -333,7 +333,7 @@ def _too_long(request: Request) -> t.Iterator[KeyFault]:
         yield KeyFault("-vm", "", f"{fault.what}: {fault.why}; {fault.hint}")
 
 
-def _refused_in_osv(asked: Asked, resolved: Resolved, terms: Terms) -> t.Iterator[KeyFault]:
+def _refused_in_osv(asked: FrontJob, resolved: ResolvedRequest, terms: Terms) -> t.Iterator[KeyFault]:
     """What a job cannot have whose guest is one process, where it is to be one."""
     if not osv.is_osv(resolved):
         return

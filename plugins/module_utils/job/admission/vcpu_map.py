@@ -67,15 +67,15 @@ class VcpuMap:
 
     def cores_of(self, guest: int, vcpus: int) -> str:
         """Return the cores of a guest's vCPUs as a node reads them (`GuestSpec.vcpu_cores`)."""
-        return ";".join(_written(self.vcpus[guest, vcpu]) for vcpu in range(vcpus))
+        return ";".join(_format_cores(self.vcpus[guest, vcpu]) for vcpu in range(vcpus))
 
     @property
     def other_cores(self) -> str:
-        """Those of all other threads (`GuestSpec.other_cores`)."""
-        return _written(self.emulator)
+        """Return the cores of all other threads (`GuestSpec.other_cores`)."""
+        return _format_cores(self.emulator)
 
 
-def _written(cores: t.Iterable[int]) -> str:
+def _format_cores(cores: t.Iterable[int]) -> str:
     return ",".join(map(str, cores))
 
 
@@ -207,8 +207,8 @@ def describe(found: VcpuMap) -> str:
     """
     several = any(guest for guest, _vcpu in found.vcpus)
     parts = [
-        f"vCPU {vcpu}{f' of guest {guest}' if several else ''} on {_written(cores)}"
+        f"vCPU {vcpu}{f' of guest {guest}' if several else ''} on {_format_cores(cores)}"
         for (guest, vcpu), cores in sorted(found.vcpus.items())
     ]
-    others = f"other threads on {_written(found.emulator)}" if found.emulator else "other threads on what is left"
+    others = f"other threads on {_format_cores(found.emulator)}" if found.emulator else "other threads on what is left"
     return f"{', '.join(parts)}; {others}; cores count in the job's, 0 first"

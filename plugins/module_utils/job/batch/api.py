@@ -11,7 +11,7 @@ from ...errors import SiteFault
 from ...frozen import frozen
 
 if t.TYPE_CHECKING:
-    from ..request.sizes import NodeSize
+    from ..request.demand import NodeSize
 
 CHECKPOINT_SIGNAL, PARK_SIGNAL = 60, 61
 """By which the owner of a job asks its shell for a checkpoint, which has the same (`job/shell/job_signals.py`)."""
@@ -46,22 +46,22 @@ class BatchJob:
         init_work_dir: from which directory it was submitted, or where it starts, as the server has it.
         session_id: session of the job's shell on the mother superior, 0 before it exists.
         substate: the server's number for the state in detail.
-        interactive: was it submitted with `-I`?
+        interactive: whether it was submitted with `-I`.
         walltime_s: seconds asked for, 0 when nothing is said.
         variables: of the submission; empty where the server does not show it.
         submit_args: arguments of the command that took it, for people.
-        resource_list: what it asks for, by resource; `mem` as `request.sizes.mem_mib` reads it; `devices`: those of
-            nodes that no guest can have yet.
+        resource_list: what it asks for, by resource; `mem` in the form of `request.demand.parse_batch_memory`;
+            `devices`: those of nodes that no guest can have yet.
         account: what the user said with `-A`, or "".
         hold_types: letters of the holds on the job (`u`, `o`, `s`), `n` or "" for none.
         exit_status: how it ended; None before that.
         comment: what scheduler, operator or we said of it, or "".
         started_s: when it was started last, in seconds since the epoch; 0 before that.
-        node_exclusive: does it have its nodes to itself?
+        node_exclusive: whether no other job runs on its nodes.
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
         alias: as its user calls it where that is not its own number, `33_1` for the member of an array; or "".
         granted: devices of hosts that the server gave to the job, `host/resource/index` each: `cn1/gpus/0`.
-        rerunnable: may it be queued again once it runs?  True where the server does not tell.
+        rerunnable: whether it may be queued again once it runs; True where the server does not report it.
     """
 
     job_id: str
@@ -155,8 +155,8 @@ class ServerSettings:
     Attributes:
         operators: `user@host`, as the server has them.
         managers: the same.
-        query_other_jobs: may everybody see everybody's jobs?
-        down_on_error: does it take a node out of use whose hooks fail?
+        query_other_jobs: whether each user sees the jobs of all users.
+        down_on_error: whether it takes a node out of use whose hooks fail.
     """
 
     operators: tuple[str, ...]
@@ -210,7 +210,7 @@ class BatchSystem(t.Protocol):
         """The sizes of the nodes that a job may get, whatever their state.
 
         Args:
-            queue: which the job asks for (`Asked.queue`).
+            queue: which the job asks for (`FrontJob.queue`).
             wanted: a property that nodes must have; None: all may be taken.
 
         Raises:
@@ -267,7 +267,7 @@ class BatchSystem(t.Protocol):
             note: the one that was given to `offline`.
 
         Returns:
-            Was it ours, and is the node in use again?
+            Whether the note was vTorque's, and the node is in use again.
 
         Raises:
             SiteFault: it could not be done, or was still there when it was read back.
@@ -287,7 +287,7 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done, or was not there when it was read back.
         """
 
-    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
+    def request_checkpoint(self, job_id: str, *, park: bool = False) -> None:
         """Have the shell of a job hear that its guests are to be saved; its owner may, as they may signal it.
 
         With `park` the job is to leave its nodes then, and to rest until its owner releases it.
@@ -337,7 +337,7 @@ class BatchSystem(t.Protocol):
             SiteFault: it could not be done; the job is neither queued again nor may it run.
         """
 
-    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+    def notify_owner(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
         """Let a job's owner read why a start ended, where nothing that a hook writes reaches them.
 
         That it cannot be told changes nothing.
@@ -345,7 +345,7 @@ class BatchSystem(t.Protocol):
         Args:
             job: as it was when the start began.
             lines: printable, the first with `vtorque: ` before it.
-            held: is it held, so that its comment says so already?
+            held: whether it is held, so that its comment says so already.
         """
 
     def start_state(self, job_id: str, start: int) -> str:

@@ -16,9 +16,9 @@ if t.TYPE_CHECKING:
 
     from ...wire.health_report import Finding
     from ..config.parameters import Policy
-    from ..request.handover import Handover
+    from ..request.command_call import CommandCall
+    from ..request.demand import Demand, NodeSize
     from ..request.request import Request
-    from ..request.sizes import Demand, NodeSize
     from ..request.value_types import KeyFault
     from .api import BatchJob, BatchSystem, PastJob
     from .hook_call import HookCall, HookEnd, HookLimits
@@ -309,9 +309,9 @@ class SubmitCall(t.Protocol):
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without vsub's own words."""
+        """The arguments without those of vsub itself."""
 
-    def read_script(self, read_input: t.Callable[[], bytes]) -> Asked:
+    def read_script(self, read_input: t.Callable[[], bytes]) -> FrontJob:
         """Read the script, where it stands there by reading standard input to its end, with the options in it.
 
         Raises:
@@ -319,7 +319,7 @@ class SubmitCall(t.Protocol):
         """
 
 
-class Asked(t.Protocol):
+class FrontJob(t.Protocol):
     """What a user asks for: the call and the script together, as the batch system's command takes them."""
 
     @property
@@ -364,10 +364,10 @@ class Asked(t.Protocol):
     def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
         """Sizes that the user gave and no node has; nothing is known of nodes where there are none."""
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what the command gets of a job without virtual machines."""
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
         """Return what the command gets of a job in virtual machines, and what was raised for it, a line each.
 
         Args:

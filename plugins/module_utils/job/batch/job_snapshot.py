@@ -16,7 +16,7 @@ from .api import BatchJob
 LIMIT = 1 << 24
 
 
-def keep(job: BatchJob, directory: pathlib.Path) -> None:
+def save_snapshot(job: BatchJob, directory: pathlib.Path) -> None:
     """Keep what the server says.
 
     Args:

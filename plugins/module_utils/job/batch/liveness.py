@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Does a start live, by the batch server's word?  Handed to the sweep, which knows no batch system."""
+"""Whether a start lives, as the batch server reports it; for the sweep, which knows no batch system."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def is_suspended(job: BatchJob, start: int) -> bool:
     return job.state == "S" and job.start_count == start
 
 
-class AskedOnce:
+class JobAnswers:
     """The batch server's word on jobs, for one round of questions: it is asked once for each job.
 
     Args:
@@ -73,13 +73,13 @@ class AskedOnce:
             SiteFault: it does not tell.
         """
         if job_id not in self._known:
-            self._known[job_id] = self._ask(job_id)
+            self._known[job_id] = self._query(job_id)
         word = self._known[job_id]
         if isinstance(word, SiteFault):
             raise word
         return word
 
-    def _ask(self, job_id: str) -> BatchJob | SiteFault:
+    def _query(self, job_id: str) -> BatchJob | SiteFault:
         if len(self._silent) >= SILENT:
             return self._silent[-1]
         try:
@@ -91,7 +91,7 @@ class AskedOnce:
             return error
 
 
-def by_server(asked: AskedOnce, node: str) -> t.Callable[[str, int], bool]:
+def by_server(asked: JobAnswers, node: str) -> t.Callable[[str, int], bool]:
     """`is_alive` for the sweep of this node.
 
     Args:

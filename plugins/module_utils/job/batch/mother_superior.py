@@ -19,7 +19,7 @@ from .hook_call import HookCall
 from .host_match import same_host
 
 
-def keep(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
+def save_superior(host: str, directory: pathlib.Path, *, reader_uid: int) -> None:
     """Note who leads a start, by the server's word.
 
     Args:

@@ -22,7 +22,7 @@ class NoteWord:
 
     Attributes:
         note: what is written about the node; "" when there is nothing of ours.
-        taken_back: is it gone, and the node in use again?
+        taken_back: whether it is gone, and the node in use again.
         why: what is still wrong, or what was found good.
     """
 

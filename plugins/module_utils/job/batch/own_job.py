@@ -40,7 +40,7 @@ class JobScript:
         path: where it lies on the node, and will in the guest.
         line: what the user's shell in the guest gets on its standard input.
         content: of the script.
-        by_login_shell: does a login shell run it?  Else it is executed itself, and gets the job's signals.
+        by_login_shell: whether a login shell runs it; False: it is executed itself, and gets the job's signals.
         arguments: with which it is executed; a login shell has them in its line.
     """
 

@@ -166,7 +166,7 @@ def open_batch(
 
     Args:
         policy: says which it is, and where its commands are (the directory of the site's qsub).
-        front_end: are we on a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+        front_end: whether this host uses pbs_qsub_on_fe, not pbs_qsub_on_nodes.
         timeout_s: seconds that any one command may take.
         deadline: when all of them must be done, if there is such a moment.
 
@@ -223,7 +223,7 @@ def submit_command(policy: Policy, *, front_end: bool, front: FrontAdapter | Non
 
     Args:
         policy: the site's.
-        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+        front_end: whether it is for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes.
         front: of the command; None: of the one for scripts.
     """
     qsub = policy.pbs_qsub_on_fe if front_end else policy.pbs_qsub_on_nodes
@@ -242,7 +242,7 @@ def open_front(system: str, *, session: bool = False) -> FrontAdapter:
     return opened
 
 
-def completion_words(system: str) -> dict[str, t.Sequence[str]]:
+def completion_values(system: str) -> dict[str, t.Sequence[str]]:
     """Which words a shell completes after the commands that take jobs, where they are not qsub's.
 
     Args:

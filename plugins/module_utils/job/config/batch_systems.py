@@ -19,10 +19,10 @@ class SystemFacts:
         commands_parameter: names the directory of its commands on all hosts, where the site says it; "": they are
             beside the site's qsub.
         no_hook_scripts: why no hook of its jobs can run a script of the user's; "": hooks can.
-        spares: can its jobs ask for nodes besides those that they use?
-        checkpoints: can guests of its jobs be saved, so that a later start begins from there?
-        moves: can guests of its jobs go to a spare node while they run?
-        node_messages: does its server hand on what its own check of a node reports?
+        spares: whether its jobs can request nodes besides those that they use.
+        checkpoints: whether guests of its jobs can be saved, so that a later start begins from there.
+        moves: whether guests of its jobs can move to a spare node while they run.
+        node_messages: whether its server hands on what its own check of a node reports.
     """
 
     commands_parameter: str = ""
@@ -39,12 +39,10 @@ BATCH_SYSTEMS = {
         commands_parameter="slurm_bin",
         spares=True,
         checkpoints=True,
-        no_hook_scripts=(
-            "not available with Slurm yet, which gives the hooks of a job neither its variables nor its output"
-        ),
+        no_hook_scripts="cannot run with Slurm, which gives the hooks of a job neither its variables nor its output",
     ),
     "openpbs": SystemFacts(
-        no_hook_scripts="not available with OpenPBS yet, which gives the hooks of a job no output but its error file"
+        no_hook_scripts="cannot run with OpenPBS, which gives the hooks of a job no output but its error file"
     ),
 }
 """By what `batch_system` says."""
@@ -64,6 +62,6 @@ def commands_parameter(system: str, *, front_end: bool = False) -> str:
 
     Args:
         system: what `batch_system` says.
-        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+        front_end: whether it is for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes.
     """
     return facts_of(system).commands_parameter or ("pbs_qsub_on_fe" if front_end else "pbs_qsub_on_nodes")

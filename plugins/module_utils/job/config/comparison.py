@@ -52,7 +52,7 @@ def digests(policy: Policy) -> dict[str, str]:
     }
 
 
-class Differing(t.NamedTuple):
+class Differences(t.NamedTuple):
     """Names of parameters that two hosts have otherwise.
 
     Attributes:
@@ -64,7 +64,7 @@ class Differing(t.NamedTuple):
     machine: tuple[str, ...]
 
 
-def differing(ours: t.Mapping[str, str], theirs: t.Mapping[str, str]) -> Differing:
+def differing(ours: t.Mapping[str, str], theirs: t.Mapping[str, str]) -> Differences:
     """What two hosts have otherwise.
 
     Args:
@@ -72,6 +72,6 @@ def differing(ours: t.Mapping[str, str], theirs: t.Mapping[str, str]) -> Differi
         theirs: of the other; a parameter that only one of them knows differs.
     """
     names = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
-    return Differing(
+    return Differences(
         tuple(name for name in names if name not in MACHINES), tuple(name for name in names if name in MACHINES)
     )

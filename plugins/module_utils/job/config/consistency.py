@@ -15,7 +15,7 @@ from ...state import event_log
 from ...text import format_mib
 from ..request.keys import FORMER_HYPERVISOR
 from ..request.request import is_path
-from ..request.value_types import Value, format_value, written
+from ..request.value_types import Value, encode_value, format_value
 from .batch_systems import facts_of
 from .parameters import BOUNDS_OF, DEFAULT_OF, Policy
 
@@ -51,7 +51,7 @@ def find_contradictions(policy: Policy) -> t.Iterator[tuple[str, str]]:
         yield "hypervisor_default", "needs allow_emulation"
     if is_path(policy.img_default) and not policy.allow_user_images:
         yield "img_default", "a path needs allow_user_images; an image of the pool is called by its name"
-    if policy.disk_default is not None and is_taken(DATA, policy):
+    if policy.disk_default is not None and is_site_mount(DATA, policy):
         yield "disk_default", f"mounts has something of the site's own on {DATA}"
     yield from _log(policy)
     yield from _side_channels(policy)
@@ -143,7 +143,7 @@ def job_log_level(policy: Policy, wishes: t.Mapping[str, bool]) -> str:
     return event_log.DEBUG if wishes.get("debug", policy.debug_default) else event_log.INFO
 
 
-def is_taken(target: str, policy: Policy) -> bool:
+def is_site_mount(target: str, policy: Policy) -> bool:
     """Return whether this site mounts something of its own there, in every guest."""
     return any(line.split()[1] == target for line in policy.mounts)
 
@@ -241,7 +241,7 @@ def _bounds(policy: Policy) -> t.Iterator[tuple[str, str]]:
         least, greatest = getattr(policy, low), getattr(policy, high)
         if least is not None and greatest is not None and least > greatest:
             if low not in crossed:  # two keys may have the same bounds
-                yield low, f"is more than {high} ({as_asked(key, greatest)})"
+                yield low, f"is more than {high} ({format_for_request(key, greatest)})"
             crossed.add(low)
         elif message := out_of_bounds(key, getattr(policy, DEFAULT_OF[key]), policy):
             yield DEFAULT_OF[key], message
@@ -262,14 +262,16 @@ def out_of_bounds(key: str, value: Value | None, policy: Policy) -> str:
         return ""
     least, greatest = (t.cast("int | None", getattr(policy, name)) for name in BOUNDS_OF[key])
     if least is not None and value < least:
-        return f"at least {as_asked(key, least)} on this site"
+        return f"at least {format_for_request(key, least)} on this site"
     if greatest is not None and value > greatest:
-        return f"at most {as_asked(key, greatest)} on this site"
+        return f"at most {format_for_request(key, greatest)} on this site"
     return ""
 
 
-def as_asked(key: str, value: Value) -> str:
+def format_for_request(key: str, value: Value) -> str:
     """A value as a user writes it in a request: MiB as a size."""
     return (
-        format_mib(value) if key in ("ram", "unclot_shmem") and isinstance(value, int) else format_value(written(value))
+        format_mib(value)
+        if key in ("ram", "unclot_shmem") and isinstance(value, int)
+        else format_value(encode_value(value))
     )

@@ -11,9 +11,9 @@ import posixpath
 import re
 import typing as t
 
-from ..request.value_types import format_value, written
+from ..request.value_types import encode_value, format_value
 from . import legacy_bash
-from .legacy_bash import Assignment, Skipped
+from .legacy_bash import Assignment, SkippedLine
 from .parameters import BOUNDS_OF, DEFAULT_OF, PARAMETERS, RETIRED, Parameter
 from .policy_file import PolicyErrors, meant, objection, parse
 from .policy_writer import policy_text, variables_text
@@ -126,8 +126,8 @@ GONE: dict[str, str] = {
         ),
         _OWN,
     ),
-    "DEBUG": "a user's own word, for one job: DEBUG=true vsub ...; debug_default is the site's",
-    "TRACE": "a user's own word, for one job: TRACE=true vsub ...; trace_default is the site's",
+    "DEBUG": "set by a user, for one job: DEBUG=true vsub ...; debug_default is the site's",
+    "TRACE": "set by a user, for one job: TRACE=true vsub ...; trace_default is the site's",
     "LOG_LEVEL": "log_levels has the level of each component",
     **dict.fromkeys(("MAX_LOG_SIZE", "USE_COLORS", "DATE_FORMAT", "LOG4BSH_CONFIG_FILE"), _LOG),
     **dict.fromkeys(
@@ -158,7 +158,7 @@ _TRANSLATED: dict[tuple[str, str], tuple[str | None, str]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Word:
+class EntryReport:
     """What became of one name, or of a line that is no assignment.
 
     Attributes:
@@ -175,7 +175,7 @@ class Word:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Converted:
+class Conversion:
     """A new configuration, and a word on everything that stood in the old one.
 
     Attributes:
@@ -186,15 +186,15 @@ class Converted:
 
     text: str
     variables: str
-    entries: tuple[Word, ...]
+    entries: tuple[EntryReport, ...]
 
     @property
-    def needs_a_look(self) -> bool:
+    def needs_review(self) -> bool:
         """Whether there is something that only an administrator can decide."""
         return any(word.fate in NEEDS_A_LOOK for word in self.entries)
 
 
-def convert(text: str, file: str) -> Converted:
+def convert(text: str, file: str) -> Conversion:
     """Make a new configuration out of an old one.
 
     Args:
@@ -215,7 +215,7 @@ def convert(text: str, file: str) -> Converted:
         if one.line > own_code and target not in PARAMETERS:
             continue
         if last[target] is not one:
-            notes.append(Word(one.line, one.name, DROPPED, f"line {last[target].line} says it again"))
+            notes.append(EntryReport(one.line, one.name, DROPPED, f"line {last[target].line} says it again"))
             continue
         word, value = _become(one, last)
         notes.append(word)
@@ -224,7 +224,7 @@ def convert(text: str, file: str) -> Converted:
     _drop_contradictions(settings, came_from, notes)
     remarks = _remarks(notes, file)
     ordered = tuple(sorted(notes, key=lambda word: word.line))
-    return Converted(policy_text(settings, remarks), variables_text(settings, remarks), ordered)
+    return Conversion(policy_text(settings, remarks), variables_text(settings, remarks), ordered)
 
 
 def _line_of_end(text: str) -> float:
@@ -233,57 +233,57 @@ def _line_of_end(text: str) -> float:
     return next(lines, math.inf)
 
 
-def _not_read(skipped: t.Iterable[Skipped], own_code: float) -> list[Word]:
+def _not_read(skipped: t.Iterable[SkippedLine], own_code: float) -> list[EntryReport]:
     """A word on each thing that is no plain assignment, and one on all of the original's own code."""
-    remarks: list[Word] = []
+    remarks: list[EntryReport] = []
     own_lines: set[int] = set()
     for one in skipped:
         if one.text in GONE:
-            remarks.append(Word(one.line, one.text, DROPPED, GONE[one.text]))
+            remarks.append(EntryReport(one.line, one.text, DROPPED, GONE[one.text]))
         elif one.line in own_lines:
             continue
         elif _OWN_CODE.match(one.text):
             own_lines.add(one.line)
-            remarks.append(Word(one.line, one.text, DROPPED, "the original's own code"))
+            remarks.append(EntryReport(one.line, one.text, DROPPED, "the original's own code"))
         elif one.line < own_code or one.text in NEW_NAMES:
-            remarks.append(Word(one.line, one.text, SKIPPED, one.why))
+            remarks.append(EntryReport(one.line, one.text, SKIPPED, one.why))
     remarks = [word for word in remarks if word.line < own_code or word.fate == SKIPPED]
     if own_code < math.inf:
-        remarks.append(Word(int(own_code), END_OF_SETTINGS, DROPPED, "the original's own code follows"))
+        remarks.append(EntryReport(int(own_code), END_OF_SETTINGS, DROPPED, "the original's own code follows"))
     return remarks
 
 
-def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[Word, object]:
+def _become(one: Assignment, others: t.Mapping[str, Assignment]) -> tuple[EntryReport, object]:
     """What becomes of an assignment by itself: a word on it, and its new value; None: the default."""
 
-    def word(fate: str, text: str) -> Word:
-        return Word(one.line, one.name, fate, text)
+    def report(fate: str, text: str) -> EntryReport:
+        return EntryReport(one.line, one.name, fate, text)
 
     if one.name in GONE:
-        return word(DROPPED, GONE[one.name]), None
+        return report(DROPPED, GONE[one.name]), None
     if one.name not in NEW_NAMES:
         hint = meant(one.name)
-        return word(SKIPPED, f"the original has no such parameter{hint}"), None
+        return report(SKIPPED, f"the original has no such parameter{hint}"), None
     parameter = PARAMETERS[NEW_NAMES[one.name]]
     if one.value is None:
         if parameter.name == "log_file":
-            return word(DROPPED, "each job's log is in its record"), None
-        return word(SKIPPED, f"{one.why}; {_default(parameter)}"), None
+            return report(DROPPED, "each job's log is in its record"), None
+        return report(SKIPPED, f"{one.why}; {_default(parameter)}"), None
     value, changed = _translated(parameter, one.value, others)
     if value is None and not changed:
-        return word(MAPPED, _default(parameter)), None
+        return report(MAPPED, _default(parameter)), None
     if value is None:
-        return word(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
+        return report(DROPPED if "placeholder" in changed else CHANGED, f"{_default(parameter)}: {changed}"), None
     if wrong := objection(parameter, value):
-        return word(REFUSED, f"{format_value(_old_value(one))}: {wrong}; {_default(parameter)}"), None
+        return report(REFUSED, f"{format_value(_old_value(one))}: {wrong}; {_default(parameter)}"), None
     new = f"{parameter.name}: {format_value(value)}"
-    return (word(CHANGED, f"{new} ({changed})"), value) if changed else (word(MAPPED, new), value)
+    return (report(CHANGED, f"{new} ({changed})"), value) if changed else (report(MAPPED, new), value)
 
 
 def _default(parameter: Parameter) -> str:
     if parameter.default is None:
         return f"{parameter.name} is not set"
-    default = "" if isinstance(parameter.default, tuple) else f" ({format_value(written(parameter.default))})"
+    default = "" if isinstance(parameter.default, tuple) else f" ({format_value(encode_value(parameter.default))})"
     return f"{parameter.name} stays at its default{default}"
 
 
@@ -317,7 +317,7 @@ def _translated(
 
 
 def _drop_contradictions(
-    settings: dict[str, object], came_from: t.Mapping[str, Assignment], remarks: list[Word]
+    settings: dict[str, object], came_from: t.Mapping[str, Assignment], remarks: list[EntryReport]
 ) -> None:
     """Leave out, until the rest is good, what does not fit the rest."""
     while True:
@@ -335,16 +335,16 @@ def _drop_contradictions(
                 remarks[:] = [word for word in remarks if (word.line, word.name) != (one.line, one.name)]
             if switched_off:  # its default would not fit either
                 settings[fault.key] = False
-                remarks.append(Word(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
+                remarks.append(EntryReport(one.line, one.name, CHANGED, f"{fault.key}: false, for it {fault.message}"))
                 continue
             why = f"{format_value(_old_value(one))}: {fault.key} {fault.message}; {_default(PARAMETERS[name])}"
-            remarks.append(Word(one.line, one.name, REFUSED, why))
+            remarks.append(EntryReport(one.line, one.name, REFUSED, why))
             del settings[name]
         else:
             return
 
 
-def _remarks(notes: t.Sequence[Word], file: str) -> dict[str, list[str]]:
+def _remarks(notes: t.Sequence[EntryReport], file: str) -> dict[str, list[str]]:
     """What the new file says above a parameter whose old value was changed or could not be kept."""
     remarks: dict[str, list[str]] = {}
     for word in notes:

@@ -53,7 +53,7 @@ class Assignment:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedLine:
     """Something that is no plain assignment: its line, its beginning, and why it is not read."""
 
     line: int
@@ -61,7 +61,7 @@ class Skipped:
     why: str
 
 
-def read(text: str, known: t.Mapping[str, str]) -> tuple[tuple[Assignment, ...], tuple[Skipped, ...]]:
+def read(text: str, known: t.Mapping[str, str]) -> tuple[tuple[Assignment, ...], tuple[SkippedLine, ...]]:
     """Read the assignments of a file.
 
     Args:
@@ -96,7 +96,7 @@ class _Reader(BashWords):
         self.read_only: dict[str, int] = {}
         self.arrays: dict[str, int] = {}
         self.found: list[Assignment] = []
-        self.skipped: list[Skipped] = []
+        self.skipped: list[SkippedLine] = []
 
     @property
     def line(self) -> int:
@@ -188,7 +188,7 @@ class _Reader(BashWords):
     def _take(self, one: Assignment, conditional: bool) -> None:
         if self.depth or conditional:
             within = f"stands in what begins in line {self.begun}" if self.depth else "depends on a condition"
-            self.skipped.append(Skipped(one.line, one.name, f"{within}: its value is not known before it is run"))
+            self.skipped.append(SkippedLine(one.line, one.name, f"{within}: its value is not known before it is run"))
             return
         why = ""
         if one.name in self.read_only:
@@ -245,4 +245,4 @@ class _Reader(BashWords):
     def _note(self, line: int, start: int, why: str) -> None:
         end = self.text.find("\n", start)
         text = " ".join(self.text[start : len(self.text) if end < 0 else end].split())
-        self.skipped.append(Skipped(line, text[:60], why))
+        self.skipped.append(SkippedLine(line, text[:60], why))

@@ -107,7 +107,7 @@ _WORD = text(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", "a word of letters, digits and
 _LINE = text(r"[^\x00-\x1f\x7f]{1,500}", "one line of text")
 
 _METRICS = choice("off", "record", "textfile", "both")
-_TAG = "snapTask-[username]-[jobid]"
+DEFAULT_PREFIX, _TAG = "/opt/vtorque", "snapTask-[username]-[jobid]"
 
 
 @frozen
@@ -116,12 +116,12 @@ class Policy:
 
     prefix: str = _parameter(
         _PATH,
-        "/opt/vtorque",
+        DEFAULT_PREFIX,
         "where the product is installed on front ends",
         old=("VTORQUE_DIR",),
         section="where things are",
     )
-    prefix_nodes: str = _parameter(_PATH, "/opt/vtorque", "where it is installed on nodes: a local file system")
+    prefix_nodes: str = _parameter(_PATH, DEFAULT_PREFIX, "where it is installed on nodes: a local file system")
     batch_system: str = _parameter(choice(*BATCH_SYSTEMS), "torque", "the batch system of the site")
     torque_home: str = _parameter(_PATH, "/var/spool/torque", "home directory of Torque or OpenPBS")
     pbs_qsub_on_fe: str = _parameter(
@@ -186,7 +186,7 @@ class Policy:
     checkpoint_min: int = _parameter(number(0, 10_080), 10, "least minutes between two checkpoints of a job")
     checkpoint_pause: int = _parameter(number(5, 3600), 60, "seconds that guests stand still for a checkpoint at most")
     pci_classes: tuple[str, ...] = _parameter(
-        several(_line(pci.FORM, lambda line: pci.written(pci.read_line(line)))),
+        several(_line(pci.FORM, lambda line: pci.format_line(pci.read_line(line)))),
         (),
         "PCI devices that guests may have: lines `class address ... option=value ...`",
     )
@@ -224,7 +224,7 @@ class Policy:
         several(_REACHED), (), "hosts that guests may reach besides their job, its mounts, name and time servers"
     )
     networks: tuple[str, ...] = _parameter(
-        several(_line(guest_networks.FORM, lambda line: guest_networks.written(guest_networks.read_line(line)))),
+        several(_line(guest_networks.FORM, lambda line: guest_networks.format_line(guest_networks.read_line(line)))),
         (),
         "further networks that jobs may ask for: lines `name kind option=value ...`",
     )

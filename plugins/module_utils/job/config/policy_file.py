@@ -17,7 +17,7 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...frozen import frozen
 from ...state.layout import RUN_DIR
-from ..request.value_types import BadValue, KeyFault, format_value, nearest, written
+from ..request.value_types import BadValue, KeyFault, encode_value, format_value, nearest
 from . import consistency
 from .parameters import PARAMETERS, RETIRED, Parameter, Policy
 from .policy_parser import Entry, NotEntries, read_compiled, read_entries
@@ -229,7 +229,7 @@ def _checked(file: pathlib.Path | str, entries: t.Sequence[Entry]) -> PolicyFile
     policy = Policy(**values)
     for name, message in consistency.find_contradictions(policy):
         origin = f"line {lines[name]}" if name in lines else "default"
-        faults.append(KeyFault(name, format_value(written(getattr(policy, name))), message, origin))
+        faults.append(KeyFault(name, format_value(encode_value(getattr(policy, name))), message, origin))
     if faults:
         raise PolicyErrors(file, faults, policy)
     return PolicyFile(policy, lines)

@@ -43,7 +43,7 @@ def policy_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequ
 
 
 def variables_text(settings: t.Mapping[str, object], remarks: t.Mapping[str, t.Sequence[str]] | None = None) -> str:
-    """The same as variables of the roles, for a file in group_vars.
+    """Return a configuration as variables of the roles, for a file in group_vars.
 
     Args:
         settings: what the site says, by the names of parameters.

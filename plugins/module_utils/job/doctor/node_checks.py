@@ -42,7 +42,7 @@ def checks(
     owner_uid: int = 0,
     thorough: bool = False,
 ) -> dict[str, t.Callable[[], Finding]]:
-    """The checks of this room, by their names.
+    """Return the checks of this module, by their names.
 
     Args:
         policy: the site's.
@@ -54,17 +54,17 @@ def checks(
         thorough: also what asks more of the batch server than each node should every few minutes.
     """
     looks: dict[str, t.Callable[[], Finding]] = {
-        "alarm": lambda: look_at_alarm(policy, open_hooks(policy.batch_system).hook_limits(policy)),
+        "alarm": lambda: check_alarm(policy, open_hooks(policy.batch_system).hook_limits(policy)),
         **open_doctor(policy.batch_system).node_checks(policy, node, owner_uid=owner_uid, thorough=thorough),
-        "ssh": lambda: look_at_ways(batch, node, ssh_timeout_s, ssh),
-        "note": lambda: look_at_note(batch, node),
+        "ssh": lambda: check_ssh(batch, node, ssh_timeout_s, ssh),
+        "note": lambda: check_note(batch, node),
     }
     if thorough:
-        looks["names"] = lambda: look_at_names(batch, node, policy.record_host)
+        looks["names"] = lambda: check_names(batch, node, policy.record_host)
     return looks
 
 
-def look_at_alarm(policy: Policy, limits: HookLimits) -> Finding:
+def check_alarm(policy: Policy, limits: HookLimits) -> Finding:
     """Check that the batch system gives the hooks the time that the site wants for them."""
     left_s = limits.seconds - HOOK_RESERVE_S
     wants = (
@@ -80,7 +80,7 @@ def look_at_alarm(policy: Policy, limits: HookLimits) -> Finding:
     return Finding("alarm", state, limits.figure, problem, limits.remedy(needed_s + int(HOOK_RESERVE_S)))
 
 
-def look_at_note(batch: BatchSystem, node: str) -> Finding:
+def check_note(batch: BatchSystem, node: str) -> Finding:
     """Look for a note on this node.  A batch server that is silent is not this node's trouble."""
     try:
         note = batch.note(node)
@@ -102,7 +102,7 @@ def note_finding(note: str) -> Finding:
     return Finding("note", WARN, "yes", note) if note else Finding("note", cell="-")
 
 
-def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH) -> Finding:
+def check_ssh(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH) -> Finding:
     """Check that this node can reach another one as root, without a question.
 
     The nodes stand in a ring, and each tries those behind it, so that a whole site tries each way once.
@@ -122,7 +122,7 @@ def look_at_ways(batch: BatchSystem, node: str, timeout_s: float, ssh: str = SSH
     return Finding("ssh", BAD, BAD, "; ".join(problems), "root's key and the host keys of the nodes must be known here")
 
 
-def look_at_names(batch: BatchSystem, node: str, record_host: str | None) -> Finding:
+def check_names(batch: BatchSystem, node: str, record_host: str | None) -> Finding:
     """Check that this node knows where the other nodes are, and where records go.
 
     Args:
@@ -187,7 +187,7 @@ def reach(node: str, timeout_s: float, ssh: str = SSH) -> str:
         if os.fstat(complaint.fileno()).st_size >= WORDS_BYTES:
             return "its standard error has no end"
         complaint.seek(0)
-        return "" if status == 0 else last_words(complaint.read(), status)
+        return "" if status == 0 else last_line(complaint.read(), status)
 
 
 def ssh_call(node: str, timeout_s: float, ssh: str = SSH) -> list[str]:
@@ -206,7 +206,7 @@ def ssh_call(node: str, timeout_s: float, ssh: str = SSH) -> list[str]:
     return [ssh, *root_arguments(node, timeout_s)]
 
 
-def last_words(complaint: bytes, status: int) -> str:
+def last_line(complaint: bytes, status: int) -> str:
     """What a program said last on standard error, in one line of bounded length."""
     lines = complaint.decode("utf-8", "replace").strip().splitlines()
     return " ".join(lines[-1].split())[:200] if lines else f"status {status}"

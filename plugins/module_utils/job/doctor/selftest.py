@@ -28,9 +28,9 @@ PROOFS = (
     "user",
     "home",
     "node file",
-    "ways",
+    "ssh",
     WORKLOAD := "workload",
-    "left",
+    "leftovers",
     "record",
 )
 """In the order of the table."""
@@ -83,7 +83,7 @@ rm -f "$work" "$work.out"
 """
 
 
-def script(token: str, directory: str, *, counts: str, node_file: str, workload: str = "") -> str:
+def render_script(token: str, directory: str, *, counts: str, node_file: str, workload: str = "") -> str:
     """What the job runs; any shell of a guest runs it.
 
     Args:
@@ -130,7 +130,7 @@ def guests_per_node(policy: Policy) -> int:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedOutcome:
     """What must come of a job.
 
     Attributes:
@@ -139,11 +139,11 @@ class Expected:
         uid: of the user.
         gid: of the user's first group.
         home: of the user.
-        home_is_shared: do guests have it?
+        home_is_shared: whether guests mount it.
         guests: how many there must be, on all nodes together.
         nodes: names of the site's compute nodes, which no guest has.
-        keeps_records: should the record come to this host?
-        workload: has the job a program of the caller's to run?
+        keeps_records: whether the record is delivered to this host.
+        workload: whether the job runs a program of the caller's.
     """
 
     token: str
@@ -159,11 +159,11 @@ class Expected:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Came:
-    """What came of it.
+class JobOutcome:
+    """What came of a job.
 
     Attributes:
-        exit_status: by the server's word; None: it had forgotten the job.
+        exit_status: as the server reports it; None: it had forgotten the job.
         output: the job's output file; None: there is none.
         errors: the same of its error file.
         seen: what the job wrote into its directory.
@@ -177,29 +177,29 @@ class Came:
     record: JobRecord | None
 
 
-def judge(expected: Expected, came: Came) -> tuple[Finding, ...]:
-    """What is proven.
+def check_outcome(expected: ExpectedOutcome, outcome: JobOutcome) -> tuple[Finding, ...]:
+    """Return what a job proves.
 
     Args:
         expected: what must come of it.
-        came: what came of it.
+        outcome: what came of it.
 
     Returns:
         A finding for each of `PROOFS` from the exit status on, of the workload if there is one.
     """
-    lines = _between(came.output or "", expected.token)
+    lines = _between(outcome.output or "", expected.token)
     return (
-        _exit_status(came),
-        _output(expected, came, lines),
-        _errors(expected, came),
-        _machine(expected, came, lines),
+        _exit_status(outcome),
+        _output(expected, outcome, lines),
+        _errors(expected, outcome),
+        _machine(expected, outcome, lines),
         _user(expected, lines),
-        _home(expected, came, lines),
-        _node_file(expected, came, lines),
-        _ways(expected, lines),
+        _home(expected, outcome, lines),
+        _node_file(expected, outcome, lines),
+        _check_ssh(expected, lines),
         *((_workload(lines),) if expected.workload else ()),
-        _left(came),
-        _record(expected, came),
+        _check_leftovers(outcome),
+        _record(expected, outcome),
     )
 
 
@@ -224,47 +224,47 @@ def _bad(check: str, problem: str, remedy: str = "vmgr job log JOB says what was
     return Finding(check, BAD, BAD, problem, remedy)
 
 
-def _exit_status(came: Came) -> Finding:
-    known = came.exit_status if came.exit_status is not None else came.record and came.record.exit_status
+def _exit_status(outcome: JobOutcome) -> Finding:
+    known = outcome.exit_status if outcome.exit_status is not None else outcome.record and outcome.record.exit_status
     if known == STATUS:
         return Finding("exit status", cell=str(STATUS))
     return _bad("exit status", f"is {'not known' if known is None else known}, and the script ended with {STATUS}")
 
 
-def _output(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
-    if came.output is None:
+def _output(expected: ExpectedOutcome, outcome: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
+    if outcome.output is None:
         return _bad(
             "output",
             "the job's output file did not come",
             "see the log of the batch system on the node: how do files come here?",
         )
     if lines is None:
-        return _bad("output", f"the job's output is not whole: {_few(came.output)}")
-    rest = [line for line in came.output.splitlines() if line.strip()]
+        return _bad("output", f"the job's output is not whole: {_shorten(outcome.output)}")
+    rest = [line for line in outcome.output.splitlines() if line.strip()]
     if rest[0] != f"begin {expected.token}" or rest[-1] != f"end {expected.token}":
         return Finding("output", WARN, "more", "something else writes into the job's output", "see the user's dotfiles")
     return Finding("output")
 
 
-def _errors(expected: Expected, came: Came) -> Finding:
+def _errors(expected: ExpectedOutcome, outcome: JobOutcome) -> Finding:
     line = f"{expected.token} on standard error"
-    if came.errors is None:
+    if outcome.errors is None:
         return _bad(
             "errors",
             "the job's error file did not come",
             "see the log of the batch system on the node: how do files come here?",
         )
-    if line not in came.errors.splitlines() or line in (came.output or ""):
-        return _bad("errors", f"the job's error file is not what it wrote: {_few(came.errors)}")
-    if came.errors.strip() != line:
-        more = came.errors.replace(line, "", 1)
-        return Finding("errors", WARN, "more", f"also in the job's error file: {_few(more)}")
+    if line not in outcome.errors.splitlines() or line in (outcome.output or ""):
+        return _bad("errors", f"the job's error file is not what it wrote: {_shorten(outcome.errors)}")
+    if outcome.errors.strip() != line:
+        more = outcome.errors.replace(line, "", 1)
+        return Finding("errors", WARN, "more", f"also in the job's error file: {_shorten(more)}")
     return Finding("errors")
 
 
-def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _machine(expected: ExpectedOutcome, outcome: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     host = _line_of(lines, "host")
-    guests = [guest.name for guest in came.record.guests] if came.record else []
+    guests = [guest.name for guest in outcome.record.guests] if outcome.record else []
     if not host:
         return _bad("machine", "the job did not say where it ran")
     if any(same_host(host, node) for node in expected.nodes):
@@ -276,14 +276,14 @@ def _machine(expected: Expected, came: Came, lines: dict[str, list[str]] | None)
     return Finding("machine", cell=host[:64])
 
 
-def _user(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
+def _user(expected: ExpectedOutcome, lines: dict[str, list[str]] | None) -> Finding:
     seen, wanted = _line_of(lines, "user"), f"{expected.uid} {expected.gid} {expected.user}"
     if seen != wanted:
         return _bad("user", f"is {seen or 'not known'} in the guest, and {wanted} here (uid, gid, name)")
     return Finding("user", cell=expected.user)
 
 
-def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _home(expected: ExpectedOutcome, outcome: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     if _line_of(lines, "home") != expected.home:
         return _bad("home", f"is {_line_of(lines, 'home') or 'not known'} in the guest, and {expected.home} here")
     if not expected.home_is_shared:
@@ -294,35 +294,35 @@ def _home(expected: Expected, came: Came, lines: dict[str, list[str]] | None) ->
         return _bad(
             "home", f"what is in {expected.home} here is not there in the guest", "see the export, and its console"
         )
-    if came.seen.strip() != expected.token:
+    if outcome.seen.strip() != expected.token:
         return _bad("home", f"what the guest writes into {expected.home} is not there here", "see the export's options")
     return Finding("home", cell=expected.home)
 
 
-def _node_file(expected: Expected, came: Came, lines: dict[str, list[str]] | None) -> Finding:
+def _node_file(expected: ExpectedOutcome, outcome: JobOutcome, lines: dict[str, list[str]] | None) -> Finding:
     named = (lines or {}).get("node", [])
     hosts = list(dict.fromkeys(named))
     counts = _line_of(lines, "counts").split()
-    guests = [guest.name for guest in came.record.guests] if came.record else hosts
+    guests = [guest.name for guest in outcome.record.guests] if outcome.record else hosts
     if len(hosts) != expected.guests or hosts != guests or hosts[:1] != [_line_of(lines, "host")]:
         return _bad(
             "node file",
-            f"names {_few(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
+            f"names {_shorten(', '.join(hosts) or 'nobody')}, and the guests are {', '.join(guests) or 'not known'}",
         )
     if counts[:2] != [str(len(named)), str(len(hosts))]:
-        seen = _few(" ".join(counts))
+        seen = _shorten(" ".join(counts))
         return _bad("node file", f"has {len(named)} lines of {len(hosts)} hosts, and the job's variables say {seen}")
     return Finding("node file", cell=f"{len(named)} line{'s' if len(named) > 1 else ''}")
 
 
-def _ways(expected: Expected, lines: dict[str, list[str]] | None) -> Finding:
+def _check_ssh(expected: ExpectedOutcome, lines: dict[str, list[str]] | None) -> Finding:
     if expected.guests < 2:
-        return Finding("ways", NONE, "-")
+        return Finding("ssh", NONE, "-")
     tried = [line.split() for line in (lines or {}).get("reached", [])]
     lost = [fields[0] for fields in tried if len(fields) != 2 or fields[0] != fields[1]]
     if lost or len(tried) != expected.guests - 1:
-        return _bad("ways", f"not reached by ssh from the first guest: {_few(', '.join(lost) or 'the others')}")
-    return Finding("ways", cell=f"{len(tried)} by ssh")
+        return _bad("ssh", f"not reached by ssh from the first guest: {_shorten(', '.join(lost) or 'the others')}")
+    return Finding("ssh", cell=f"{len(tried)} by ssh")
 
 
 def workload_seconds(output: str, token: str) -> float | None:
@@ -344,31 +344,31 @@ def _workload(lines: dict[str, list[str]] | None) -> Finding:
     status, *_times = _line_of(lines, WORKLOAD).split() or [""]
     if status == "0":
         return Finding(WORKLOAD)
-    printed = _few(" ".join((lines or {}).get("printed", [])))
+    printed = _shorten(" ".join((lines or {}).get("printed", [])))
     problem = f"ended with {status}, and printed last: {printed}" if status else "was not run"
     return _bad(WORKLOAD, problem, "run it in a job of its own: vsub")
 
 
-def _left(came: Came) -> Finding:
-    left = came.record.raw.get("left") if came.record else None
+def _check_leftovers(outcome: JobOutcome) -> Finding:
+    left = outcome.record.raw.get("left") if outcome.record else None
     if not isinstance(left, list):
         return Finding(
-            "left", WARN, "?", "no record says whether everything of the job is gone", "vtorque-sweep on its nodes"
+            "leftovers", WARN, "?", "no record says whether everything of the job is gone", "vtorque-sweep on its nodes"
         )
     if left:
-        return _bad("left", f"left behind: {_few('; '.join(map(str, left)))}", "vtorque-sweep on its nodes")
-    return Finding("left", cell="nothing")
+        return _bad("leftovers", f"left behind: {_shorten('; '.join(map(str, left)))}", "vtorque-sweep on its nodes")
+    return Finding("leftovers", cell="nothing")
 
 
-def _record(expected: Expected, came: Came) -> Finding:
-    if came.record is None and not expected.keeps_records:
+def _record(expected: ExpectedOutcome, outcome: JobOutcome) -> Finding:
+    if outcome.record is None and not expected.keeps_records:
         return Finding("record", NONE, "-", "records stay on nodes", "record_host, if that is not meant")
-    if came.record is None:
+    if outcome.record is None:
         return _bad("record", "did not come to this host", "the job's log on its first node says why: vmgr job log JOB")
-    if came.record.state != "finished":
-        return _bad("record", f"says {came.record.state}: {_few('; '.join(came.record.reasons))}")
+    if outcome.record.state != "finished":
+        return _bad("record", f"says {outcome.record.state}: {_shorten('; '.join(outcome.record.reasons))}")
     return Finding("record", OK, "finished")
 
 
-def _few(text: str) -> str:
+def _shorten(text: str) -> str:
     return printable(" ".join(text.split())[:300]) or "nothing"

@@ -24,7 +24,7 @@ from .node_checks import note_finding
 NAMED = 5
 
 
-def look_at_qsub(policy: Policy, here: str) -> Finding:
+def check_qsub(policy: Policy, here: str) -> Finding:
     """Check that the qsub, or sbatch, is there that vsub calls on this host.
 
     Args:
@@ -39,7 +39,7 @@ def look_at_qsub(policy: Policy, here: str) -> Finding:
     return Finding("programs", BAD, BAD, f"vsub finds no {qsub}: nobody can submit here", f"correct {name}")
 
 
-def look_at_records(policy: Policy, here: str, directory: pathlib.Path, owner_uid: int = 0) -> Finding:
+def check_records(policy: Policy, here: str, directory: pathlib.Path, owner_uid: int = 0) -> Finding:
     """Check that this front end can keep the records of jobs.
 
     Args:
@@ -84,9 +84,9 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
         return report
     site, machine = differing(settings, report.settings)
     if site:
-        found = Finding("configuration", BAD, "other", f"other than on {here}: {_few(site)}", INSTALL)
+        found = Finding("configuration", BAD, "other", f"other than on {here}: {_join_names(site)}", INSTALL)
     elif machine:
-        problem = f"other than on {here}: {_few(machine)}"
+        problem = f"other than on {here}: {_join_names(machine)}"
         found = Finding("configuration", WARN, "other", problem, "vmgr config show --origin, if that is not meant")
     else:
         found = Finding("configuration")
@@ -97,7 +97,7 @@ def compare(report: Report, settings: t.Mapping[str, str], collection: str, here
     return report.with_finding(Finding("collection", BAD, "other", problem, INSTALL))
 
 
-def with_servers_word(report: Report, node: BatchNode | None) -> Report:
+def add_server_state(report: Report, node: BatchNode | None) -> Report:
     """What the batch server says of a node that did not answer.
 
     Args:
@@ -113,6 +113,6 @@ def with_servers_word(report: Report, node: BatchNode | None) -> Report:
     return report.with_finding(Finding("note", WARN, "yes" if node.note else "-", problem))
 
 
-def _few(names: t.Sequence[str]) -> str:
+def _join_names(names: t.Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more

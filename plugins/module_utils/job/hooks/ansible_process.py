@@ -16,7 +16,7 @@ from ...frozen import frozen
 from ...system import files
 from ...system.process import supervised
 from ...system.process.environment import ROOT_ENVIRONMENT
-from .play_call import HOOK, PLAIN
+from .playbook_call import HOOK, PLAIN
 
 SETTINGS = "ansible.cfg"
 """In the run directory of the node, for all its jobs: Ansible reads it when it begins to load."""
@@ -25,15 +25,15 @@ HOME = "ansible"
 
 
 @frozen
-class Play:
-    """What is to be played.
+class PlaybookCall:
+    """One call of ansible-playbook.
 
     Attributes:
         arguments: of ansible-playbook.
         variables: what it finds in its environment.
         timeout_s: seconds.
         log: where its output goes.
-        plain: play by ansible-playbook itself (`fast_start` of the site).
+        plain: run ansible-playbook itself (`fast_start` of the site).
         unwanted: ends it when it says so.
     """
 
@@ -45,11 +45,11 @@ class Play:
     unwanted: supervised.Unwanted | None = None
 
 
-class Player:
-    """The process that plays.
+class PlaybookRunner:
+    """Runs playbooks, each in a process of its own.
 
     Args:
-        command: the call of `cli/play.py`.
+        command: the call of `cli/run_playbook.py`.
         run_dir: root's directory of what is true while jobs run.
     """
 
@@ -63,26 +63,26 @@ class Player:
         """Ansible's settings."""
         return self._run_dir / SETTINGS
 
-    def settled(self, text: str) -> bool:
+    def has_settings(self, text: str) -> bool:
         """Return whether these are the settings that are there."""
         with contextlib.suppress(OSError):
             return self.settings.read_text(encoding="utf-8") == text
         return False
 
-    def settle(self, text: str) -> None:
-        """See to it that it plays with these settings.
+    def apply_settings(self, text: str) -> None:
+        """See to it that playbooks run with these settings.
 
         Raises:
             VTorqueError: they were not written.
         """
-        if not self.settled(text):
+        if not self.has_settings(text):
             files.write(self.settings, text)
 
-    def play(self, play: Play) -> int | None:
-        """Play, and wait for its end.
+    def run(self, call: PlaybookCall) -> int | None:
+        """Run a playbook, and wait for its end.
 
         Args:
-            play: what is to be played.
+            call: of ansible-playbook.
 
         Returns:
             Its exit status, negative for a signal; None: it was ended at its deadline.
@@ -90,10 +90,10 @@ class Player:
         Raises:
             OSError: it could not be started.
         """
-        command = [*self._command, *((PLAIN,) if play.plain else ()), *play.arguments]
-        environment = {**self._environment(), **play.variables}
+        command = [*self._command, *((PLAIN,) if call.plain else ()), *call.arguments]
+        environment = {**self._environment(), **call.variables}
         code = supervised.run(
-            command, timeout_s=play.timeout_s, log=play.log, environment=environment, unwanted=play.unwanted
+            command, timeout_s=call.timeout_s, log=call.log, environment=environment, unwanted=call.unwanted
         )[0]
         if code != 0:
             self._tidy_ended()
@@ -109,14 +109,14 @@ class Player:
         }
 
     def _tidy_ended(self) -> None:
-        """The same of all that have ended, whatever their numbers were."""
+        """Remove the temporary files of every Ansible that has ended, whatever its process id was."""
         for path in (self._run_dir / HOME).glob("ansible-local-*"):
             pid = path.name.removeprefix("ansible-local-")[:-8]
             if pid.isdigit() and not pathlib.Path("/proc", pid).exists():
                 shutil.rmtree(path, ignore_errors=True)
 
     def _tidy(self, pid: int) -> None:
-        """What Ansible would have removed itself: its temporary files, in a directory with its number."""
-        # the number, then eight letters and digits (tempfile.mkdtemp): exact, for others play too
+        """Remove what Ansible would have removed itself: its temporary files, in a directory with its process id."""
+        # the number, then eight letters and digits (tempfile.mkdtemp): exact, for playbooks of others run too
         for path in (self._run_dir / HOME).glob(f"ansible-local-{pid}{'?' * 8}"):
             shutil.rmtree(path, ignore_errors=True)

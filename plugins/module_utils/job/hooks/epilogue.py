@@ -22,6 +22,7 @@ from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
 from ...wire import form
 from ...wire.messages import NodePart
 from ...wire.node_answers import GuestConsole, GuestUse
+from ...wire.node_command import END_LEFTOVERS
 from ..batch import hook_call, job_snapshot
 from ..batch.hook_call import HookCall
 from ..batch.registry import open_hooks
@@ -30,10 +31,10 @@ from ..config import policy_file
 from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..records import writer
-from ..records.handover import delivery, transfer_format
 from ..records.moves import MOVES, collect_moves
 from ..records.samples import series_file
-from ..request.value_types import written
+from ..records.transfer import delivery, transfer_format
+from ..request.value_types import encode_value
 from . import playbook, user_script
 from .live_log import log_wishes
 from .start import Places, Start
@@ -45,23 +46,21 @@ COPIED = {
     **{key: f"{key}.json" for key in (user_script.PROLOGUE, user_script.EPILOGUE)},
 }
 """Records of the run directory that the job's record keeps, each under its own name."""
-LEFT_LENGTH = 2000
+LEFTOVER_LENGTH = 2000
 
 
-EndLeft = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
+EndLeftovers = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
 """Ends what the job left on this node itself (`plugin_utils/bridge/upkeep/leftover_processes.py`)."""
-END_LEFT = "--end-left"
-"""Of `vtorque-node`: user, job and start follow; when the guests are gone, it does the same."""
 
 
-def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | None = None) -> None:
+def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLeftovers | None = None) -> None:
     """Remove what there is of the job on all its nodes, and close its record.
 
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
         began: when the batch system started the hook, in seconds of the monotonic clock.
-        end_left: ends what the job left on this node itself, when its guests are gone.
+        end_leftovers: ends what the job left on this node itself, when its guests are gone.
 
     Raises:
         VTorqueError: something of the job is left; everything was tried.
@@ -75,7 +74,7 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
     policy, broken = policy_file.load_usable(lambda: policy_file.load(places.config))
     event_log.configure(log_settings_of(policy), component="epilogue")
     if broken is not None:  # of what the site wants, nothing that hurts is guessed
-        end_left = None
+        end_leftovers = None
     ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
     until = hook_call.deadline(ends, began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
@@ -84,13 +83,16 @@ def run(call: HookCall, places: Places, *, began: float, end_left: EndLeft | Non
             start = Start(call.job_id, number, places)
             # the inventory speaks of the newest start; what an older one left is on this node
             alone = number != max(numbers)
-            left = _end(call, start, policy, began, until, alone=alone, end_left=None if alone else end_left) or left
+            left = (
+                _end(call, start, policy, began, until, alone=alone, end_leftovers=None if alone else end_leftovers)
+                or left
+            )
     if left is not None:
         raise left
 
 
 def _over(call: HookCall, numbers: set[int]) -> set[int]:
-    """Of a job's starts those that are over, by a call that may know its own: a later one may have begun here."""
+    """Return which of a job's starts are over, by a call that may name its own: a later one may have begun here."""
     return {number for number in numbers if call.start is None or number <= call.start}
 
 
@@ -119,7 +121,14 @@ def _handed_over(call: HookCall, numbers: set[int], places: Places, policy: Poli
 
 
 def _end(
-    call: HookCall, start: Start, policy: Policy, began: float, until: float, *, alone: bool, end_left: EndLeft | None
+    call: HookCall,
+    start: Start,
+    policy: Policy,
+    began: float,
+    until: float,
+    *,
+    alone: bool,
+    end_leftovers: EndLeftovers | None,
 ) -> VTorqueError | None:
     level = _log_level(start, policy)
     event_log.configure(job_level=level)
@@ -132,16 +141,16 @@ def _end(
         if made and not alone:
             _run_users(start, policy, until, log)
         if made:
-            failed = None if alone else _play(start, policy, until, log, detail=level != event_log.INFO)
+            failed = None if alone else _run_playbook(start, policy, until, log, detail=level != event_log.INFO)
             if alone or failed is not None or start.guests_directory.exists():
                 node = call.mother_superior or os.uname().nodename
                 failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
             left = left or failed
         if left is not None:
             playbook.note(log, f"left behind: {left}", event_log.ERROR)
-        if end_left is not None:
+        if end_leftovers is not None:
             try:
-                end_left(call, start, policy, until, log)
+                end_leftovers(call, start, policy, until, log)
             except (VTorqueError, OSError) as error:
                 playbook.note(log, f"processes of the job may be left on this node: {error}", event_log.WARNING)
         try:
@@ -183,7 +192,7 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         return
     try:
         job = job_snapshot.read_snapshot(start.job_id, start.directory)
-        script = user_script.asked(job, user_script.EPILOGUE)
+        script = user_script.requested_script(job, user_script.EPILOGUE)
     except VTorqueError as error:
         playbook.note(log, f"{user_script.EPILOGUE}: {error}", event_log.WARNING)
         return
@@ -192,12 +201,12 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
-def _play(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
+def _run_playbook(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
     if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
-    return playbook.play(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
+    return playbook.run_playbook(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
 
 
 def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]) -> None:
@@ -218,7 +227,7 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     with contextlib.suppress(FileNotFoundError, VTorqueError):
         phases["prologue"] = files.read_json(start.directory / layout.StepFile.PHASE.of("prologue"))
     phases["epilogue"] = {"began": round(clock.since_epoch(began), 3), "seconds": round(time.monotonic() - began, 3)}
-    known["left"] = [str(left)[:LEFT_LENGTH]] if left is not None else []
+    known["left"] = [str(left)[:LEFTOVER_LENGTH]] if left is not None else []
     with contextlib.suppress(VTorqueError):
         known["vtorque"] = installed.version()
     known["exit_status"] = call.exit_status
@@ -244,7 +253,7 @@ def _add_job(known: dict[str, t.Any], start: Start) -> None:
             known["name"] = job.name
             known.update({"alias": job.alias} if job.alias else {})
             if vm_job := vm_job_of(job):
-                known["request"] = {key: written(value) for key, value in sorted(vm_job.request.values.items())}
+                known["request"] = {key: encode_value(value) for key, value in sorted(vm_job.request.values.items())}
 
 
 def _add_use(known: dict[str, t.Any], start: Start) -> None:
@@ -310,5 +319,5 @@ def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
     with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as stdin:
         stdin.write(json.dumps(form.to_dict(part)).encode())
         stdin.seek(0)
-        command = [*start.places.node, END_LEFT, user, start.job_id, str(start.number)]
+        command = [*start.places.node, END_LEFTOVERS, user, start.job_id, str(start.number)]
         start_detached(command, stdin=stdin, stdout=log, stderr=log)

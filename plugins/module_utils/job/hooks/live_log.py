@@ -66,17 +66,17 @@ def follow_log(log: t.IO[bytes], wanted: bool, target: int = 2) -> t.Iterator[No
 
     Args:
         log: open; what is in it already is not shown.
-        wanted: is it to be shown?
+        wanted: whether it is to be printed.
         target: the descriptor on which.
     """
     with contextlib.ExitStack() as open_now:
         if wanted:
             with contextlib.suppress(OSError):
-                open_now.enter_context(ShownLog(log, target))
+                open_now.enter_context(LogFollower(log, target))
         yield
 
 
-class ShownLog:
+class LogFollower:
     """While it is open, what is added to a log is written to another file too, line by line; a context manager.
 
     Whoever writes the log is not held up by whoever reads the other file: a thread follows the log as it grows.
@@ -99,7 +99,7 @@ class ShownLog:
         self._watch.add_watch(self._path, inotify_simple.flags.MODIFY)
         self._thread = threading.Thread(target=self._follow, daemon=True, name="shown-log")
 
-    def __enter__(self) -> ShownLog:
+    def __enter__(self) -> LogFollower:
         self._thread.start()
         return self
 
@@ -123,11 +123,11 @@ class ShownLog:
                 over = any(fd == self._over for fd, _events in poll.poll())
                 self._watch.read(timeout=0)
                 while data := os.read(self._fd, CHUNK):
-                    self._show(data)
+                    self._print(data)
             if self._lines.rest:
-                self._show(b"\n")
+                self._print(b"\n")
 
-    def _show(self, data: bytes) -> None:
+    def _print(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if text := printable(line.decode("utf-8", "replace")).rstrip():
                 write_all(self._target, f"{PREFIX}{text}\n".encode(errors="replace"))

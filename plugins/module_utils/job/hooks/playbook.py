@@ -34,8 +34,8 @@ from ...time_budget import (
 from ...wire import form
 from ...wire.messages import NodePart
 from ..config.parameters import Policy
-from .ansible_process import Play, Player
-from .start import Places, Start, _disk_judged
+from .ansible_process import PlaybookCall, PlaybookRunner
+from .start import Places, Start, blame_disk
 
 LOG_TAIL = 1 << 16
 
@@ -51,7 +51,7 @@ def begin_log(start: Start, log: t.IO[bytes], text: str) -> None:
     Raises:
         NodeFault: the disk is full or broken.
     """
-    with _disk_judged(start.record_directory / layout.LOG):
+    with blame_disk(start.record_directory / layout.LOG):
         event_log.write(log, text)
 
 
@@ -61,13 +61,13 @@ def note(log: t.IO[bytes], text: str, level: str = event_log.INFO, component: st
         event_log.write(log, text, level, component)
 
 
-def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player: Player) -> None:
+def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, runner: PlaybookRunner) -> None:
     """Write what Ansible needs for this start: its settings and the inventory.
 
     Args:
         nodefile: the job's node file, if there is one.
         policy: says how nodes are asked.
-        player: gets the settings.
+        runner: gets the settings.
 
     Raises:
         VTorqueError: they were not written.
@@ -88,17 +88,17 @@ def prepare(start: Start, nodefile: pathlib.Path | None, policy: Policy, player:
         **at_once,
     }
     own = pathlib.Path(policy.template_dir)
-    player.settle(templates.render("ansible.cfg.j2", site_dir=own, **settings))
+    runner.apply_settings(templates.render("ansible.cfg.j2", site_dir=own, **settings))
 
 
-def play(
+def run_playbook(
     start: Start,
     name: str,
     *,
     until: float,
     log: t.IO[bytes],
     shell: process_id.ProcessId | None = None,
-    player: Player | None = None,
+    runner: PlaybookRunner | None = None,
     plain: bool = False,
     detail: bool = False,
     pool: pathlib.Path | None = None,
@@ -111,8 +111,8 @@ def play(
         until: when it is ended, in seconds of the monotonic clock.
         log: where its output goes.
         shell: the process that becomes the job's shell.
-        player: who plays, and has perhaps loaded already; None: a new one.
-        plain: play by ansible-playbook itself (`fast_start` of the site).
+        runner: runs it, and has perhaps loaded already; None: a new one.
+        plain: run ansible-playbook itself (`fast_start` of the site).
         detail: let Ansible tell the results of its tasks too.
         pool: which it reads, and which may be what held it up.
         unwanted: ends it when it says so.
@@ -124,7 +124,7 @@ def play(
     variables = {"VTORQUE_DEADLINE": f"{until:.3f}"}
     if shell is not None:
         variables["VTORQUE_SHELL"] = str(shell)
-    player = player or Player(start.places.ansible, start.places.run_dir)
+    runner = runner or PlaybookRunner(start.places.ansible, start.places.run_dir)
     arguments = (
         "-i",
         str(start.directory / layout.INVENTORY),
@@ -133,7 +133,7 @@ def play(
     )
     try:
         timeout_s = until + PLAYBOOK_SLACK_S - time.monotonic()
-        code = player.play(Play(arguments, variables, timeout_s, log, plain, unwanted))
+        code = runner.run(PlaybookCall(arguments, variables, timeout_s, log, plain, unwanted))
     except OSError as error:
         return VTorqueError(f"the {name} of job {start.job_id} was not played", str(error))
     if code == 0:
@@ -153,7 +153,7 @@ def play(
 
 
 def _inventory_fault(log: pathlib.Path, begin: int) -> str:
-    """What the inventory found wrong, which only Ansible's own words tell."""
+    """Return what the inventory found wrong, which stands only in Ansible's output."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(begin, stream.seek(0, os.SEEK_END) - LOG_TAIL))

@@ -14,6 +14,7 @@ import typing as t
 from ...errors import SiteFault, UserFault, VTorqueError
 from ...frozen import frozen
 from ...state import event_log, layout, login_fifos, shell_link, shell_message
+from ...state.phases import write_phase
 from ...state.records import RefusalRecord
 from ...system import clock, files
 from ...system.clock import Deadline
@@ -31,12 +32,12 @@ from ..config.consistency import log_settings_of
 from ..config.parameters import Policy
 from ..verdict import array_brake
 from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_braked, names_node
-from ..verdict.enforce import Enforced, enforce, message, outcome
+from ..verdict.enforce import EnforcementResult, enforce, message, outcome
 from . import playbook, user_script
-from .ansible_process import Player
+from .ansible_process import PlaybookRunner
 from .live_log import follow_log, log_wishes, show_running
 from .replaced_nodes import blame_replaced
-from .server_word import GivenUp, ask_server, give_back
+from .server_queries import StartWatch, give_back, query_job
 from .start import GoAhead, Places, Start
 
 FORMER = (
@@ -87,16 +88,16 @@ class _Case:
     policy: Policy
     job: BatchJob | None
     until: float
-    player: Player
+    runner: PlaybookRunner
     head_start: GoAhead
-    given_up: GivenUp
+    watch: StartWatch
 
 
-def run(call: HookCall, places: Places, player: Player, *, began: float, head_start: GoAhead) -> Ending:
+def run(call: HookCall, places: Places, runner: PlaybookRunner, *, began: float, head_start: GoAhead) -> Ending:
     """Make the guests of this start, or leave a refusal for the job's shell and do what the verdict says.
 
     Args:
-        player: plays the playbook; it may have begun to load.
+        runner: runs the playbook; it may have begun to load.
         began: when the batch system started the hook, in seconds of the monotonic clock.
         head_start: may begin what the playbook will ask of this node.
 
@@ -116,7 +117,7 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     try:
         ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
         until = hook_deadline(ends, began=began, at_most_s=policy.prologue_timeout)
-        job = ask_server(call, policy, until)
+        job = query_job(call, policy, until)
     except VTorqueError as error:
         if not call.marked:
             return Ending()
@@ -128,19 +129,19 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
                 policy,
                 None,
                 until,
-                player,
+                runner,
                 head_start,
-                GivenUp(policy, call.job_id, 0),
+                StartWatch(policy, call.job_id, 0),
             ),
             _both(broken, error),
         )
     if not call.marked and not is_marked(job):
         return Ending()
-    given_up = GivenUp(policy, call.job_id, job.start_count)
+    watch = StartWatch(policy, call.job_id, job.start_count)
     start = Start(call.job_id, job.start_count, places)
-    case = _Case(call, start, shell, policy, job, until, player, head_start, given_up)
+    case = _Case(call, start, shell, policy, job, until, runner, head_start, watch)
     try:
-        failed = find_loop(job) or broken or _make(case, began)
+        failed = find_loop(job) or broken or _run_playbook(case, began)
     except VTorqueError as error:
         failed = error
     except OSError as error:
@@ -148,9 +149,9 @@ def run(call: HookCall, places: Places, player: Player, *, began: float, head_st
     if failed is None:
         return _end_well(case)
     try:
-        return _end_unwanted(case) if case.given_up.heard else _conclude(case, failed)
+        return _end_unwanted(case) if case.watch.is_abandoned else _conclude(case, failed)
     finally:
-        _take_back(case)
+        _remove_leftovers(case)
 
 
 def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
@@ -160,7 +161,7 @@ def _both(broken: SiteFault | None, error: VTorqueError) -> VTorqueError:
     return SiteFault(broken.what, f"{broken.why}; and {error}", broken.hint)
 
 
-def _make(case: _Case, began: float) -> VTorqueError | None:
+def _run_playbook(case: _Case, began: float) -> VTorqueError | None:
     call, start, policy = case.call, case.start, case.policy
     if other := _users_differ(case) or mother_superior.script_elsewhere(call, case.job):
         return other
@@ -175,12 +176,12 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
     nodefile = open_node(policy.batch_system).node_file(policy, call.job_id)
     case.head_start.decide(wanted=policy.fast_start)
     if case.job is not None:
-        job_snapshot.keep(case.job, start.directory)
+        job_snapshot.save_snapshot(case.job, start.directory)
         case.head_start.go(case.job, policy, directory=start.directory, nodefile=nodefile, until=case.until)
     show, level = log_wishes(case.job, policy)
     event_log.configure(job_level=level)
     with start.open_log(_uid(call)) as log, follow_log(log, show):
-        playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.player)
+        playbook.prepare(start, nodefile if nodefile and nodefile.exists() else None, policy, case.runner)
         ends = clock.since_epoch(case.until)
         playbook.begin_log(start, log, f"prologue of job {call.job_id}, start {start.number}, until {ends:.0f}")
         if case.job is not None and case.job.preface:
@@ -191,29 +192,28 @@ def _make(case: _Case, began: float) -> VTorqueError | None:
             how = "begun early" if policy.fast_start else "by ansible-playbook alone"
             playbook.note(log, f"hosts {', '.join(case.job.nodes)}; {how}", event_log.DEBUG)
         case.head_start.hand_over()
-        error = playbook.play(
+        error = playbook.run_playbook(
             start,
             "prologue",
             until=case.until,
             log=log,
             shell=case.shell,
-            player=case.player,
+            runner=case.runner,
             plain=not policy.fast_start,
             detail=level != event_log.INFO,
             pool=pathlib.Path(policy.vm_img_dir),
-            unwanted=case.given_up.ask,
+            unwanted=case.watch.check,
         )
         if error is None and not (start.directory / layout.READY).exists():
             error = VTorqueError(f"job {call.job_id} is not ready", "the playbook ended well and left no ready record")
         error = error or _run_users(case, log)
-        if error is None and case.given_up.is_suspended():
+        if error is None and case.watch.is_suspended():
             playbook.note(log, "the job is suspended: its guests are to stand still")
-            shell_message.ring(start.directory)
+            shell_message.notify_worker(start.directory)
         took_s = time.monotonic() - began
-        figure = {"began": round(clock.since_epoch(began), 3), "seconds": round(took_s, 3)}
-        if error is None and (given_s := give_back(case.job, policy, took_s, log)):
-            figure["given_back"] = given_s
-        files.write(start.directory / layout.StepFile.PHASE.of("prologue"), json.dumps(figure))
+        given_s = give_back(case.job, policy, took_s, log) if error is None else 0
+        more = {"given_back": given_s} if given_s else {}
+        write_phase(start.directory, "prologue", began=clock.since_epoch(began), seconds=took_s, **more)
     return error
 
 
@@ -233,7 +233,7 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
 
     Meanwhile the job's shell has no word: Torque takes a hook that is killed here for a success.
     """
-    if case.job is None or (script := user_script.asked(case.job, user_script.PROLOGUE)) is None:
+    if case.job is None or (script := user_script.requested_script(case.job, user_script.PROLOGUE)) is None:
         return None
     start = case.start
     if files.read_json(start.directory / layout.READY).get("returned"):
@@ -261,7 +261,7 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
         raise unwritten
     message_lines = () if enforced.action == Action.REFUSE else message(error, verdict, lines)
     if case.job is not None and (message_lines or case.job.interactive):
-        batch.tell(case.job, message(error, verdict, lines), held=enforced.action == Action.HOLD)
+        batch.notify_owner(case.job, message(error, verdict, lines), held=enforced.action == Action.HOLD)
     what = f"job {case.call.job_id}, start {case.start.number}: {enforced.action}: {error}; {'; '.join(lines)}"
     loud = enforced.action == Action.HOLD or enforced.offline or enforced.failed or verdict.grave
     brake = (verdict.action, enforced.action) == (Action.HOLD, Action.REFUSE) and bool(
@@ -290,7 +290,7 @@ def _end_unwanted(case: _Case) -> Ending:
     return Ending()
 
 
-def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, Enforced]:
+def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, EnforcementResult]:
     here = os.uname().nodename
     refused = 0
     try:
@@ -308,7 +308,7 @@ def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdic
         return verdict, enforce(verdict, batch, case.call.job_id, reason=f"{error.what}: {error.why}")
     except (VTorqueError, OSError) as trouble:
         verdict = decide(error, job=None, nodes=None, policy=case.policy, node=here)
-        return verdict, Enforced(Action.REFUSE, "", (f"nothing more could be done: {trouble}",))
+        return verdict, EnforcementResult(Action.REFUSE, "", (f"nothing more could be done: {trouble}",))
 
 
 def _job_now(case: _Case, batch: BatchSystem) -> BatchJob | None:
@@ -346,7 +346,9 @@ def _refuse(case: _Case, error: VTorqueError, *lines: str) -> VTorqueError | Non
     return None
 
 
-def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: Enforced, lines: tuple[str, ...]) -> None:
+def _write_down(
+    case: _Case, error: VTorqueError, verdict: Verdict, enforced: EnforcementResult, lines: tuple[str, ...]
+) -> None:
     """Into the job's log, and for its record; that it cannot be written changes no verdict."""
     data = {
         "fault": verdict.fault,
@@ -369,7 +371,7 @@ def _write_down(case: _Case, error: VTorqueError, verdict: Verdict, enforced: En
         playbook.note(log, f"{verdict.fault}, try {verdict.tried} of {verdict.of}", event_log.DEBUG, "verdict")
 
 
-def _take_back(case: _Case) -> None:
+def _remove_leftovers(case: _Case) -> None:
     start = case.start
     if not (start.directory / layout.PLAN).exists() and not start.guests_directory.exists():
         return

@@ -27,7 +27,7 @@ class Alarm(t.NamedTuple):
 
     Attributes:
         text: what happened; "": nothing.
-        grave: must they see to it now?
+        grave: whether the administrator must act now.
     """
 
     text: str = ""

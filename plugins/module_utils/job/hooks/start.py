@@ -10,10 +10,10 @@ import os
 import pathlib
 import typing as t
 
-from ...errors import NodeFault, VTorqueError, broken_disk
+from ...errors import VTorqueError, broken_disk, disk_fault
 from ...frozen import frozen
 from ...state import layout
-from ...system import acl, files
+from ...state.job_log import open_job_log
 from ...system.process import supervised
 
 if t.TYPE_CHECKING:
@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 NODE_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_node"
 RECORD_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vtorque_record"
-PLAY_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.play"
+PLAYBOOK_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.run_playbook"
 USER_SCRIPT_PROGRAM = "ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.user_script"
 
 
@@ -43,7 +43,7 @@ class Places:
     run_dir: pathlib.Path = layout.RUN_DIR
     state_dir: pathlib.Path = layout.STATE_DIR
     config: pathlib.Path = pathlib.Path("/etc/vtorque/vtorque.yml")
-    ansible: tuple[str, ...] = tuple(supervised.program(PLAY_PROGRAM))
+    ansible: tuple[str, ...] = tuple(supervised.program(PLAYBOOK_PROGRAM))
     node: tuple[str, ...] = tuple(supervised.program(NODE_PROGRAM))
     record: tuple[str, ...] = tuple(supervised.program(RECORD_PROGRAM))
     user_script: tuple[str, ...] = tuple(supervised.program(USER_SCRIPT_PROGRAM))
@@ -73,22 +73,19 @@ class Start:
         return self.places.state_dir / "guests" / layout.job_key(self.job_id, self.number)
 
     def open_log(self, reader_uid: int | None) -> t.IO[bytes]:
-        """The job's log, to be added to; its owner may read it.
+        """Open the job's log for appending; its owner may read it.
 
         Raises:
             NodeFault: the disk is full or broken.
             VTorqueError: it cannot be opened.
         """
         path = self.record_directory / layout.LOG
-        with _disk_judged(path):
-            files.make_record_directory(path.parent, reader_uid)
-            fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            if reader_uid is not None:
-                acl.let_read(fd, reader_uid)
+        with blame_disk(path):
+            fd = open_job_log(path.parent, reader_uid)
         return os.fdopen(fd, "ab", buffering=0)
 
     def open_any_log(self, reader_uid: int | None) -> t.IO[bytes]:
-        """The job's log, or none: a full disk must not keep anybody from cleaning up."""
+        """Open the job's log, or none: a full disk must not keep anybody from cleaning up."""
         try:
             return self.open_log(reader_uid)
         except VTorqueError:
@@ -96,14 +93,21 @@ class Start:
 
 
 @contextlib.contextmanager
-def _disk_judged(path: pathlib.Path) -> t.Iterator[None]:
-    """Tell a local disk that is full or broken, which is this node's fault, from whatever else the system refuses."""
+def blame_disk(path: pathlib.Path) -> t.Iterator[None]:
+    """Raise a full or broken local disk as this node's fault, and all else that the system refuses as nobody's.
+
+    Args:
+        path: of the file that is written, for messages.
+
+    Raises:
+        NodeFault: the disk is full or broken.
+        VTorqueError: the system refused it for another reason.
+    """
     try:
         yield
     except (OSError, VTorqueError) as error:
         if disk := broken_disk(error):
-            hint = "free some space, or see to the disk"
-            raise NodeFault(f"{path} cannot be written", str(disk.strerror), hint, cause="disk") from error
+            raise disk_fault(f"{path} cannot be written", str(disk.strerror)) from error
         raise VTorqueError(f"{path} cannot be written", str(error)) from error
 
 

@@ -59,7 +59,7 @@ class UserScript:
 
 
 @frozen
-class Ended:
+class ScriptEnd:
     """How a script ended.
 
     Attributes:
@@ -74,7 +74,7 @@ class Ended:
 
 
 @leaves_nothing
-def asked(job: BatchJob | None, key: str) -> UserScript | None:
+def requested_script(job: BatchJob | None, key: str) -> UserScript | None:
     """The script that a job's request names under this key, if any.
 
     Args:
@@ -95,7 +95,7 @@ def asked(job: BatchJob | None, key: str) -> UserScript | None:
 
 def run(
     script: UserScript, job: BatchJob, start: Start, policy: Policy, *, timeout_s: float, log: t.IO[bytes]
-) -> Ended:
+) -> ScriptEnd:
     """Run a script in the guest of rank 0; its output is this hook's, which the batch system gave to the job.
 
     Args:
@@ -115,11 +115,11 @@ def run(
             limit = open_hooks(policy.batch_system).hook_limits(policy).setting
             raise VTorqueError("no time is left for it", f"prologue_timeout, or {limit}, is too short")
         playbook.note(log, f"{script.key} {printable(script.path)}: begins, for {timeout_s:.0f} s at most")
-        code, word = _ask(script, job, start, policy, timeout_s)
+        code, word = _run_script(script, job, start, policy, timeout_s)
         reason, fault = _judge(script, code, word, timeout_s)
     except (VTorqueError, OSError) as error:
         reason, fault = "not run", VTorqueError(f"{script.key} {printable(script.path)} was not run", str(error))
-    ended = Ended(reason, round(time.monotonic() - began, 3), fault)
+    ended = ScriptEnd(reason, round(time.monotonic() - began, 3), fault)
     playbook.note(log, f"{script.key}: {fault or ended.end}")
     at = round(clock.since_epoch(began), 3)
     data = {"path": script.path, "ended": ended.end, "began": at, "seconds": ended.seconds}
@@ -128,7 +128,7 @@ def run(
     return ended
 
 
-def _ask(
+def _run_script(
     script: UserScript, job: BatchJob, start: Start, policy: Policy, timeout_s: float
 ) -> tuple[int | None, dict[str, t.Any]]:
     system = open_shell(policy.batch_system)

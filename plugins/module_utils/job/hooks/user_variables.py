@@ -20,7 +20,7 @@ REPLACED = "\ufffd"
 """Stands for what the answer could not hold: bytes that are no UTF-8, control characters, in Torque 6.1 also `<`."""
 
 
-def ask(batch: BatchSystem, job_id: str) -> dict[str, str]:
+def query_variables(batch: BatchSystem, job_id: str) -> dict[str, str]:
     """The job's Variable_List.
 
     Args:
@@ -50,7 +50,7 @@ def merged(
     Args:
         listed: of Variable_List; those of the submission are among it, and the user may have changed them.
         known: by root, of this start.
-        is_submitted: is a variable of this name one of the submission?
+        is_submitted: returns whether a variable of this name belongs to the submission.
     """
     submitted = {name: value for name, value in known.items() if is_submitted(name)}
     return {**submitted, **listed, **{name: value for name, value in known.items() if name not in submitted}}

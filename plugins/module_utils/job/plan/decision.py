@@ -13,27 +13,27 @@ from ...text import format_mib
 from ...wire.messages import HOST_NAME, Owner
 from ...wire.pci import DeviceWish
 from ..admission import mixed, osv, start_directory, vcpu_map
-from ..admission.host_devices import rdma_for_wire, wishes_for_wire
-from ..admission.resolve import Offers, Resolved, resolve
+from ..admission.request_devices import rdma_for_wire, wishes_for_wire
+from ..admission.resolve import Offers, ResolvedRequest, resolve
 from ..admission.resources import demand
 from ..batch.api import BatchJob
 from ..batch.registry import Terms, open_node, open_terms
 from ..batch.vm_job import VmJob, vm_job_of
 from ..config.consistency import job_log_level
 from ..config.parameters import Policy
+from ..request.demand import Demand, parse_batch_memory
 from ..request.keys import PINNING
 from ..request.request import Request
-from ..request.sizes import Demand, mem_mib
 from ..request.value_types import format_value
 
 ASKS_BY_ITSELF = "vsub asks for enough by itself"
 
 
-class Decided(t.NamedTuple):
+class JobDecision(t.NamedTuple):
     """What a job gets, on which of its nodes, for whom."""
 
     request: Request
-    resolved: Resolved
+    resolved: ResolvedRequest
     nodes: tuple[str, ...]
     vm_nodes: tuple[str, ...]
     spares: tuple[str, ...]
@@ -45,7 +45,7 @@ class Decided(t.NamedTuple):
 
     @property
     def bare(self) -> bool:
-        """Do some of its nodes stay bare?"""
+        """Return whether some of its nodes stay bare."""
         return len(self.vm_nodes) + len(self.spares) < len(self.nodes)
 
 
@@ -56,11 +56,11 @@ def decide(
     node_file: str | None,
     find_owner: t.Callable[[str, str], Owner],
     pinning: vcpu_map.VcpuMap | None,
-) -> Decided:
+) -> JobDecision:
     """Read the request afresh, and compare it with what the batch server gave; see `make_plan`."""
     terms = open_terms(policy.batch_system)
     _check_job_type(job, terms)
-    request = mixed.with_spare_said(_vm_job(job, terms).request, 0)
+    request = mixed.with_spare_count(_vm_job(job, terms).request, 0)
     resolved = resolve(request, policy, offers)
     nodes = _nodes(job)
     spares = _spares(resolved, nodes, terms)
@@ -69,7 +69,7 @@ def decide(
     vm_nodes = _vm_nodes(job, resolved, nodes[: len(nodes) - len(spares)], terms)
     if pinning:
         figures = resolved.figure("vms_per_node"), resolved.figure("vcpus")
-        vcpu_map.check(pinning, resolved.word(PINNING), *figures)
+        vcpu_map.check(pinning, resolved.text(PINNING), *figures)
     # each of the spare nodes may have the guests of any other
     _check_resources(job, (*vm_nodes, *spares), demand(resolved, policy, pinning), terms)
     owner = find_owner(_owner_name(job, terms), job.egroup)
@@ -78,7 +78,7 @@ def decide(
     _check_devices(job, devices)
     rdma = rdma_for_wire(resolved.values["vrdma"], policy, (*vm_nodes, *spares))
     level = job_log_level(policy, request.log)
-    return Decided(request, resolved, nodes, vm_nodes, spares, owner, pinning, devices, rdma, level)
+    return JobDecision(request, resolved, nodes, vm_nodes, spares, owner, pinning, devices, rdma, level)
 
 
 def _check_job_type(job: BatchJob, terms: Terms) -> None:
@@ -123,14 +123,14 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, ter
             raise UserFault(f"{terms.SLOTS}={slots}", why, ASKS_BY_ITSELF)
     asked = job.resource_list.get("mem", "")
     # that of the whole job; without any the scheduler would give the same memory to another job as well
-    if (mem_mib(asked) or 0) < need.mem_mib * len(vm_nodes):
+    if (parse_batch_memory(asked) or 0) < need.mem_mib * len(vm_nodes):
         each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""
         why = f"its guests need {format_mib(need.mem_mib * len(vm_nodes))}: {need.mem_sum}{each}"
         raise UserFault(f"{terms.MEMORY}={format_value(asked)}" if asked else f"no {terms.MEMORY}", why, ASKS_BY_ITSELF)
 
 
-def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
-    """Those of a job's nodes that have guests."""
+def _vm_nodes(job: BatchJob, resolved: ResolvedRequest, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
+    """Return which of a job's nodes have guests."""
     if why := mixed.objection(resolved, len(nodes), terms):
         raise UserFault(f"nodes={resolved.figure(mixed.KEY)}", why, "submit the job with fewer VM nodes or more hosts")
     faults = (
@@ -144,7 +144,7 @@ def _vm_nodes(job: BatchJob, resolved: Resolved, nodes: tuple[str, ...], terms: 
     return nodes[: mixed.vm_hosts(resolved, len(nodes))]
 
 
-def _spares(resolved: Resolved, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
+def _spares(resolved: ResolvedRequest, nodes: tuple[str, ...], terms: Terms) -> tuple[str, ...]:
     """The job's last nodes, which have no guests until they take the place of another."""
     count = resolved.figure(mixed.SPARE)
     if why := mixed.spare_objection(count, len(nodes), terms):

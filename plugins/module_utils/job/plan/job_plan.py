@@ -40,7 +40,7 @@ from ..batch.api import BatchJob
 from ..config.consistency import has_private_network
 from ..config.parameters import Policy
 from ..request.keys import IMAGE, PINNING
-from .decision import Decided, decide
+from .decision import JobDecision, decide
 from .owner import owner_of
 from .ssh_keys import make_key
 
@@ -248,14 +248,14 @@ def make_plan(
     return JobPlan.from_json(plan.to_json())
 
 
-def _peers(decided: Decided, policy: Policy) -> str:
+def _peers(decided: JobDecision, policy: Policy) -> str:
     """All nodes with guests, where the job has a network for itself."""
-    chosen = decided.resolved.word("network").split("+")
+    chosen = decided.resolved.text("network").split("+")
     return " ".join(decided.vm_nodes) if has_private_network(chosen, policy) else ""
 
 
 def _node_part(
-    job: BatchJob, decided: Decided, rank: int, timeout_s: float, authorized_key: str, peers: str
+    job: BatchJob, decided: JobDecision, rank: int, timeout_s: float, authorized_key: str, peers: str
 ) -> NodePart:
     """What a node gets: guests, or a bare host."""
     node = decided.nodes[rank]
@@ -276,7 +276,7 @@ def _node_part(
     )
 
 
-def _guests(job: BatchJob, decided: Decided, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
+def _guests(job: BatchJob, decided: JobDecision, node_rank: int, authorized_key: str) -> tuple[GuestSpec, ...]:
     resolved, pinning = decided.resolved, decided.pinning
     # what nobody asked for stops no job
     wanted = PREFER_CORES if resolved.origins[PINNING] == SITE_DEFAULT else AUTO_CORES
@@ -288,16 +288,16 @@ def _guests(job: BatchJob, decided: Decided, node_rank: int, authorized_key: str
         GuestSpec(
             rank=node_rank * per_node + index,
             index=index,
-            image=resolved.word("img"),
-            distro=resolved.word("distro"),
-            arch=resolved.word("arch"),
+            image=resolved.text("img"),
+            distro=resolved.text("distro"),
+            arch=resolved.text("arch"),
             vcpus=resolved.figure("vcpus"),
             ram_mib=resolved.figure("ram"),
-            hypervisor=resolved.word("hypervisor"),
-            fs_type=resolved.word("fs_type"),
+            hypervisor=resolved.text("hypervisor"),
+            fs_type=resolved.text("fs_type"),
             host_key=make_key(_comment(f"guest-{node_rank * per_node + index}", job)),
             authorized_key=authorized_key,
-            data_disk=resolved.word("disk") if node_rank == index == 0 else "",
+            data_disk=resolved.text("disk") if node_rank == index == 0 else "",
             image_digest=decided.request.digests.get(IMAGE, ""),
             vcpu_cores=pinning.cores_of(index, resolved.figure("vcpus")) if pinning else chosen,
             other_cores=pinning.other_cores if pinning else "",
@@ -310,7 +310,7 @@ def _guests(job: BatchJob, decided: Decided, node_rank: int, authorized_key: str
             io_min=io.least,
             io_max=io.most,
             io_required=io.required,
-            networks=resolved.word("network"),
+            networks=resolved.text("network"),
         )
         for index in range(per_node)
     )

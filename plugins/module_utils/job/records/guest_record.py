@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ...text import printable
-from ...wire.update_result import in_words
+from ...wire.update_result import format_outcome
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def read_guest(one: t.Mapping[str, t.Any]) -> Guest:
         ram_mib=count_of(one.get("ram_mib")),
         seconds=figures_of(one.get("seconds")),
         used=figures_of(one.get("used")),
-        updates=in_words(
+        updates=format_outcome(
             text_of(updates.get("outcome")), figure_of(updates.get("packages")), figure_of(updates.get("seconds"))
         ),
         updates_words=text_of(updates.get("reason")),

@@ -71,12 +71,12 @@ class JobRecord:
 
     @property
     def bare(self) -> tuple[str, ...]:
-        """Those of them that had no guests (a mixed request)."""
+        """Return the nodes that had no guests (a mixed request)."""
         return tuple(text_of(node) for node in list_of(self.raw.get("bare")))
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Those that were there to take the place of another, and had nothing to do."""
+        """Return the nodes that were there to take the place of another, and had nothing to do."""
         return tuple(text_of(node) for node in list_of(self.raw.get("spares")))
 
     @property
@@ -167,7 +167,7 @@ def read_all(directory: pathlib.Path = RECORDS, *, last: int = 0) -> tuple[tuple
     Raises:
         VTorqueError: the directory cannot be listed.
     """
-    entries = sorted(_entries(directory), key=_written, reverse=True)
+    entries = sorted(_entries(directory), key=_read_write_time, reverse=True)
     found: list[JobRecord] = []
     for number, (job_id, start, path) in enumerate(entries):
         if last and len(found) == last:
@@ -281,7 +281,7 @@ def _entries(directory: pathlib.Path) -> list[tuple[str, int, pathlib.Path]]:
     return [(*start, directory / name) for name in names if (start := layout.start_of(name)) is not None]
 
 
-def _written(entry: tuple[str, int, pathlib.Path]) -> float:
+def _read_write_time(entry: tuple[str, int, pathlib.Path]) -> float:
     try:
         return entry[2].stat().st_mtime
     except OSError:

@@ -16,7 +16,7 @@ import time
 
 from ...frozen import frozen
 from ...state import delivery_queue, layout
-from .handover.archive import COMING
+from .transfer.archive import COMING
 
 DAY_S = 86_400.0
 LOOK_S = 3600.0
@@ -30,7 +30,7 @@ LOG_BYTES = 4 << 20
 
 
 @frozen
-class Retired:
+class RetentionReport:
     """What was done.
 
     Attributes:
@@ -50,7 +50,7 @@ def retire(
     state_dir: pathlib.Path = layout.STATE_DIR,
     run_dir: pathlib.Path = layout.RUN_DIR,
     now: float | None = None,
-) -> Retired:
+) -> RetentionReport:
     """Remove records in which nothing was written for so many days; at most once an hour.
 
     A start that is still there, as a run directory or with guests, keeps its record however old it is.
@@ -68,22 +68,22 @@ def retire(
     place = state_dir / "records"
     stamp = place / LOOKED
     try:
-        if not place.is_dir() or 0 <= moment - _written(stamp) < LOOK_S:
-            return Retired()
+        if not place.is_dir() or 0 <= moment - _read_write_time(stamp) < LOOK_S:
+            return RetentionReport()
         stamp.touch(mode=0o600)
         return _remove_old(place, moment, days * DAY_S, state_dir, run_dir)
     except OSError as error:
-        return Retired(failed=(f"old records of {place}: {error}",))
+        return RetentionReport(failed=(f"old records of {place}: {error}",))
 
 
 def _remove_old(
     place: pathlib.Path, now: float, keep_s: float, state_dir: pathlib.Path, run_dir: pathlib.Path
-) -> Retired:
+) -> RetentionReport:
     removed, failed, lost = [], [], []
     for path in sorted(place.iterdir()):
         if path.is_symlink() or not path.is_dir():
             continue
-        if path.name.startswith(COMING) and _written(path) < now - HALF_S:
+        if path.name.startswith(COMING) and _read_write_time(path) < now - HALF_S:
             shutil.rmtree(path, ignore_errors=True)  # with the next look, then
         if layout.start_of(path.name) is None:
             continue
@@ -91,14 +91,14 @@ def _remove_old(
             continue
         try:
             waits = delivery_queue.is_marked(path.name, state_dir)
-            if max(map(_written, (path, *path.iterdir()))) < now - keep_s * (UNDELIVERED if waits else 1):
+            if max(map(_read_write_time, (path, *path.iterdir()))) < now - keep_s * (UNDELIVERED if waits else 1):
                 shutil.rmtree(path)
                 removed.append(path.name)
                 lost += [path.name] if waits else []
                 delivery_queue.done(path.name, state_dir)
         except OSError as error:
             failed.append(f"{path} was not removed: {error}")
-    return Retired(tuple(removed), tuple(failed), tuple(lost))
+    return RetentionReport(tuple(removed), tuple(failed), tuple(lost))
 
 
 def bound_logs(state_dir: pathlib.Path = layout.STATE_DIR, file: pathlib.Path | None = None) -> None:
@@ -115,7 +115,7 @@ def bound_logs(state_dir: pathlib.Path = layout.STATE_DIR, file: pathlib.Path | 
                 path.rename(path.with_name(f"{path.name}.1"))
 
 
-def _written(path: pathlib.Path) -> float:
+def _read_write_time(path: pathlib.Path) -> float:
     try:
         return path.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:

@@ -28,13 +28,13 @@ COLOURS = {
 
 
 def rows_of(record: t.Mapping[str, t.Any]) -> list[Row]:
-    """The rows of a job's record: the mother superior's steps, then a row for each guest.
+    """Return the rows of a job's record: the mother superior's steps, then a row for each guest.
 
     Args:
         record: `record.json`; what is missing or of another form is left out.
 
     Returns:
-        Rows whose time begins with the first thing that the record knows of; () when it knows of no time.
+        Rows whose time begins with the first thing that the record knows of; [] when it knows of no time.
     """
     known = {str(name): span for name, one in _mapping(record.get("phases")).items() if (span := _span(one))}
     if not known:
@@ -75,7 +75,7 @@ def _guest_row(guest: t.Mapping[str, t.Any], spans: t.Mapping[str, Bar]) -> Row:
 
 
 def guest_bars(seconds: t.Mapping[str, float], end_s: float) -> list[Bar]:
-    """What a node says of a guest: how long each phase took; the last ended when the node answered.
+    """Return the bars of a guest's phases; the last phase ended when the node answered.
 
     Args:
         seconds: by phase.
@@ -89,7 +89,7 @@ def guest_bars(seconds: t.Mapping[str, float], end_s: float) -> list[Bar]:
 
 
 def draw_record(record: t.Mapping[str, t.Any], title: str) -> str:
-    """The picture of a job's record, as SVG.
+    """Return the picture of a job's record, as SVG.
 
     Args:
         record: `record.json`.

@@ -51,7 +51,7 @@ class FileErrors(UserFault):
         self.faults = tuple(faults)
 
 
-def look(word: str, directory: str, *, runs: bool = True) -> tuple[str, bytes]:
+def inspect_file(word: str, directory: str, *, runs: bool = True) -> tuple[str, bytes]:
     """What a request says of a file.
 
     Args:

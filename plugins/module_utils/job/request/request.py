@@ -26,16 +26,16 @@ from .value_types import (
     KeyFault,
     Value,
     boolean,
+    encode_value,
     format_value,
     nearest,
     path,
-    written,
 )
 
 VERSION = 1
 PREFIX = "vtorque:"
 MARKER = "vtorque"
-"""What `-l other=` holds of a VM job, beside the user's own words; the hook's launcher looks for it too."""
+"""What `-l other=` holds of a VM job, beside what the user set; the hook's launcher looks for it too."""
 MAX_PART = 4096
 """Characters of our whole part of `x`, the prefix included."""
 MAX_ATTRIBUTE = 128 * 1024
@@ -86,7 +86,7 @@ class Request:
     log: t.Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     def merged_over(self, other: Request) -> Request:
-        """Both requests in one; where both say something this one wins.
+        """Return both requests in one; where both have a value this one's wins.
 
         Args:
             other: the weaker one: the script, where this is the command line.
@@ -97,7 +97,7 @@ class Request:
         return Request({**other.values, **self.values}, {**other.origins, **self.origins}, self.shell or other.shell)
 
     def with_shell(self, shell: str) -> Request:
-        """The same request with the user's own `-S`.
+        """Return the request with the user's own `-S`.
 
         Args:
             shell: as qsub takes it.
@@ -117,7 +117,7 @@ class Request:
         return dataclasses.replace(self, shell=checked)
 
     def with_log(self, log: t.Mapping[str, bool]) -> Request:
-        """The same request with other wishes for the job's log.
+        """Return the request with other wishes for the job's log.
 
         Args:
             log: as the attribute holds them.
@@ -147,7 +147,7 @@ class Request:
 
     def to_json(self) -> bytes:
         """The request as compact JSON, whatever carries it."""
-        keys = {key: written(value) for key, value in sorted(self.values.items())}
+        keys = {key: encode_value(value) for key, value in sorted(self.values.items())}
         wire: dict[str, t.Any] = {
             "v": VERSION,
             "k": keys,
@@ -249,7 +249,7 @@ def _take(word: str, raw: str, origin: str, values: dict[str, Value], origins: d
     except BadValue as error:
         return KeyFault(word, format_value(raw), f"allowed: {error}", origin)
     if word in values and values[word] != value:
-        before = f"given twice, and {format_value(written(values[word]))} before ({origins[word]})"
+        before = f"given twice, and {format_value(encode_value(values[word]))} before ({origins[word]})"
         return KeyFault(word, format_value(raw), before, origin)
     values[word] = value
     origins.setdefault(word, origin)

@@ -90,7 +90,7 @@ def read(content: bytes) -> Plain | None:
         line = content.count(b"\n", 0, error.start) + 1
         raise NotPlain(line, f"not text in UTF-8: byte {content[error.start]:#04x}") from None
     try:
-        _look_through(text)
+        _check_events(text)
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
         return None if root is None else _plain(root)
     except yaml.reader.ReaderError as error:
@@ -116,7 +116,7 @@ def _unread(text: str, error: t.Any) -> tuple[int, str]:
     return text.count("\n", 0, found) + 1, f"not YAML: {_message_of(error.reason)}"
 
 
-def _look_through(text: str) -> None:
+def _check_events(text: str) -> None:
     """Composing goes down with the text; and what refers to itself can be larger than any memory."""
     yaml = load_library("yaml")
 

@@ -4,7 +4,7 @@
 """The kinds of values that a request and the site's configuration hold: how each is read, and what it may be.
 
 A kind reads one value, a text or what YAML made of it, and returns the typed form, or raises `BadValue` with the
-words that say what is allowed.  `written` gives the text that every kind reads back as the same value.
+words that say what is allowed.  `encode_value` gives the text that every kind reads back as the same value.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def nearest(word: str, candidates: t.Iterable[str]) -> str:
 
 
 @leaves_nothing
-def written(value: Value) -> str:
-    """The text of a typed value; the kind that made the value reads it back.
+def encode_value(value: Value) -> str:
+    """Return the text of a typed value; the kind that made the value reads it back.
 
     Args:
         value: what a kind has read.

@@ -42,11 +42,11 @@ class JobStart:
         script: where the script lies, on the node as in the guest; empty when there is none.
         line: what the batch system writes to the standard input of the shell.
         command: `qsub -I -x`: what the shell is to run; else empty.
-        x11: is the job to have the display that the connection forwards?
-        joined: are its standard output and error one file (`qsub -j`)?  Two streams would lose their order on the way.
-        execute: is the script executed itself, with these arguments?  Else a login shell gets the line.
+        x11: whether the job gets the display that the connection forwards.
+        joined: whether its standard output and error are one file (`qsub -j`); two streams would lose their order.
+        execute: whether the script is executed itself, with these arguments; False: a login shell gets the line.
         arguments: of a script that is executed.
-        detached: does it go on in the guest when the connection ends?
+        detached: whether it goes on in the guest when the connection ends.
     """
 
     variables: dict[bytes, bytes]
@@ -98,7 +98,7 @@ def limits_here(*, locked: bool = False) -> bytes:
     A name is the letter of a POSIX shell's `ulimit`, or where shells do not agree on one, prlimit(1)'s word.
 
     Args:
-        locked: may the job lock all memory of its guests?  Verbs lock what they register, and the guest is the job's.
+        locked: whether the job may lock all memory of its guests.  Verbs lock what they register.
     """
 
     def limit_text(value: int, unit: int) -> str:
@@ -194,7 +194,7 @@ def changes(
         system: knows which variables are the batch system's.
         job: the environment in which the batch system started the job's shell.
         guest: what `guest_variables` made of it.
-        x11: has the job the display that the connection forwards?
+        x11: whether the job has the display that the connection forwards.
 
     Returns:
         A line; "" when all of them are as they were.

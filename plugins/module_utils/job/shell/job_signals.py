@@ -25,8 +25,8 @@ FORWARDED = tuple(
 PAUSES = frozenset({signal.SIGTSTP, signal.SIGCONT})
 """With which batch systems begin and end a suspension; anybody may send them, so that root asks the server."""
 CHECKPOINT, PARK = 60, 61
-"""Ask for a checkpoint, and for one that the job rests in (`BatchSystem.ask_checkpoint`): real-time signals, for which
-no usual program waits."""
+"""Request a checkpoint, and one that the job rests in (`BatchSystem.request_checkpoint`): real-time signals, for
+which no usual program waits."""
 
 
 def _noted(_number: int, _frame: types.FrameType | None) -> None:

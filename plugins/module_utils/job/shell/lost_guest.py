@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A guest that is lost while its job runs: how the job's shell hears of it."""
+"""How the job's shell learns that a guest is lost while its job runs."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class GuestLost(VTorqueError):
 
 
 class LostWatch:
-    """Hears when a guest of this start is lost; a context manager.
+    """Watches for a lost guest of this start; a context manager.
 
     The directory is closed to the job's user, so it is the ready record that is watched: root touches it when it has
-    written the other.  Without a watch (a user may have only so many) the word is still found when the connection
+    written the other.  Without a watch (a user may have only so many) the loss is still read when the connection
     breaks.
 
     Args:
@@ -52,35 +52,37 @@ class LostWatch:
         inotify_simple = load_library("inotify_simple")  # while ssh begins
 
         self._directory = directory
-        self._kept = layout.STATE_DIR / "records" / directory.name
+        self._record_directory = layout.STATE_DIR / "records" / directory.name
         self._inotify: t.Any = None
         with contextlib.suppress(OSError):
             self._inotify = inotify_simple.INotify(nonblocking=True)
             self._inotify.add_watch(str(directory / layout.READY), inotify_simple.flags.ATTRIB)
 
     def fileno(self) -> int:
-        """Readable when there may be word; negative: nothing will be heard."""
+        """Return a descriptor that is readable when a guest may be lost; negative: there is no watch."""
         return -1 if self._inotify is None else int(self._inotify.fileno())
 
-    def lost(self) -> GuestLost | None:
-        """Which guest is lost; None: none, as far as is known."""
+    def read_loss(self) -> GuestLost | None:
+        """Return which guest is lost; None: none, as far as is known."""
         if self._inotify is not None:
             self._inotify.read(timeout=0)
         try:
-            return GuestLost(LostRecord.from_dict(files.read_json(self._directory / layout.LOST)), self._kept)
+            return GuestLost(
+                LostRecord.from_dict(files.read_json(self._directory / layout.LOST)), self._record_directory
+            )
         except (OSError, TypeError, VTorqueError):
             return None
 
     def wait(self, timeout_s: float) -> GuestLost | None:
-        """The same, waited for: a connection may break before the node has heard why.
+        """Wait for a loss, and return it as `read_loss` does: a connection may break before the node knows why.
 
         Args:
             timeout_s: seconds, at most.
         """
-        found = self.lost()
+        found = self.read_loss()
         if found is None and self._inotify is not None:
             select.select([self._inotify.fileno()], [], [], timeout_s)
-            found = self.lost()
+            found = self.read_loss()
         return found
 
     def __enter__(self) -> LostWatch:
@@ -91,7 +93,7 @@ class LostWatch:
             self._inotify.close()
 
 
-def ends_with(process: int, watch: LostWatch) -> GuestLost | None:
+def wait_for_end_or_loss(process: int, watch: LostWatch) -> GuestLost | None:
     """Wait until a process has ended, or a guest is lost.
 
     Args:
@@ -107,7 +109,7 @@ def ends_with(process: int, watch: LostWatch) -> GuestLost | None:
             poll.register(watch.fileno(), select.POLLIN)
         while True:
             heard = {fd for fd, _events in poll.poll()}
-            if watch.fileno() in heard and (lost := watch.lost()) is not None:
+            if watch.fileno() in heard and (lost := watch.read_loss()) is not None:
                 return lost
             if child.fileno() in heard:
                 return None

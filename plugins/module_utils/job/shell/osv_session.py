@@ -189,11 +189,11 @@ class Run:
         ask_at = time.monotonic() + self._ask_s
         while self._marks.end is None:
             heard = {fd for fd, _events in poll.poll(max(0.0, ask_at - time.monotonic()) * 1000 + 1)}
-            if console.fileno() in heard and not self._hear(console):
+            if console.fileno() in heard and not self._read_console(console):
                 return 0
-            if wakeup in heard and (number := _deadly(self._heard(os.read(wakeup, 4096)))):
+            if wakeup in heard and (number := _deadly(self._notify_worker(os.read(wakeup, 4096)))):
                 return number
-            if self._watch.fileno() in heard and (lost := self._watch.lost()) is not None:
+            if self._watch.fileno() in heard and (lost := self._watch.read_loss()) is not None:
                 self._drain(console)
                 if self._marks.end is None:
                     raise lost
@@ -210,13 +210,13 @@ class Run:
         reported = self._report is not None and self._report.status is not None
         return time.monotonic() + SOON_S if reported else float("inf")
 
-    def _heard(self, numbers: bytes) -> bytes:
+    def _notify_worker(self, numbers: bytes) -> bytes:
         """Ring for those signals with which batch systems begin and end a suspension."""
         if PAUSES.intersection(numbers):
-            shell_message.ring(self._path.parent)
+            shell_message.notify_worker(self._path.parent)
         return numbers
 
-    def _hear(self, console: socket.socket) -> bool:
+    def _read_console(self, console: socket.socket) -> bool:
         try:
             data = console.recv(1 << 16)
         except OSError:
@@ -235,7 +235,7 @@ class Run:
 
     def _drain(self, console: socket.socket) -> None:
         """What the guest wrote before it was lost."""
-        while select.select([console], [], [], 0)[0] and self._hear(console):
+        while select.select([console], [], [], 0)[0] and self._read_console(console):
             pass
 
     def _is_over(self) -> bool:

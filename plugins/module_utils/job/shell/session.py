@@ -25,7 +25,7 @@ from ...wire import lines
 from . import ssh_command
 from . import ssh_stream as line
 from .job_signals import CHECKPOINT, PARK, PAUSES, Witness, caught
-from .lost_guest import GuestLost, LostWatch, ends_with
+from .lost_guest import GuestLost, LostWatch, wait_for_end_or_loss
 from .ssh_stream import Line
 
 SILENT_S = 30.0
@@ -192,14 +192,14 @@ class Conversation:
                 break
             for fd in ready:
                 if fd == self._watch.fileno():
-                    self._look()
+                    self._check_loss()
                 elif fd == wakeup:
                     self._pass_on(os.read(wakeup, 4096))
                 elif self._witness and fd == self._witness.fileno():
                     self._pass_to_others(self._witness)
                 elif fd == self._line.stdin:
-                    self._say()
-                elif not self._hear(fd, streams[fd]):
+                    self._send_wish()
+                elif not self._read_stream(fd, streams[fd]):
                     self._selector.unregister(fd)
                     del streams[fd]
 
@@ -223,12 +223,12 @@ class Conversation:
     def _begun(self) -> bool:
         return all(marks.begun for marks in self._marks)
 
-    def _look(self) -> None:
-        self._lost = self._lost or self._watch.lost()
+    def _check_loss(self) -> None:
+        self._lost = self._lost or self._watch.read_loss()
         if self._lost is not None:
             self._line.kill()
 
-    def _hear(self, fd: int, which: int) -> bool:
+    def _read_stream(self, fd: int, which: int) -> bool:
         data = os.read(fd, 1 << 18)
         marks = self._marks[which]
         if marks.end is None and self._one_has_ended():
@@ -240,11 +240,11 @@ class Conversation:
         for number in numbers:
             if number in (CHECKPOINT, PARK) and self._record.detached:
                 wish = shell_message.PARK if number == PARK else shell_message.CHECKPOINT
-                shell_message.ring(self._directory, wish)
+                shell_message.notify_worker(self._directory, wish)
                 continue
             self.signals.append(number)
             if number in PAUSES:
-                shell_message.ring(self._directory)
+                shell_message.notify_worker(self._directory)
             self._said += b"signal %d\n" % number
 
     def _pass_to_others(self, witness: Witness) -> None:
@@ -263,7 +263,7 @@ class Conversation:
             self._selector.unregister(self._line.stdin)
         self._offered = wanted and not self._broken
 
-    def _say(self) -> None:
+    def _send_wish(self) -> None:
         try:
             sent = os.write(self._line.stdin, self._said[: 1 << 16])
         except BlockingIOError:
@@ -327,9 +327,9 @@ def _run_session(call: list[str], watch: LostWatch, environment: dict[str, str],
     """
     before = termios.tcgetattr(0) if os.isatty(0) else None
     for number in PAUSES:
-        signal.signal(number, lambda _number, _frame: shell_message.ring(directory))
+        signal.signal(number, lambda _number, _frame: shell_message.notify_worker(directory))
     with subprocess.Popen(call, env=environment, cwd="/", restore_signals=True) as process:
-        lost = ends_with(process.pid, watch)
+        lost = wait_for_end_or_loss(process.pid, watch)
         if lost is None:
             return process.wait()
         process.kill()

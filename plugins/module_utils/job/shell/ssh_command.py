@@ -47,7 +47,7 @@ def command(
 def ssh(
     record: ReadyRecord, directory: pathlib.Path, argv: t.Sequence[str], *, terminal: bool = False, x11: bool = False
 ) -> list[str]:
-    """The same, without a word about its end.  For the arguments see `command`."""
+    """Return the call of ssh without a report of its end.  For the arguments see `command`."""
     guest: ReadyGuest = record.guests[0]
     own = (f"HostKeyAlias={guest.name}", f"UserKnownHostsFile={directory / layout.KNOWN_HOSTS}")
     call = [SSH, "-F", "none", "-tt" if terminal else "-T", "-i", str(directory / layout.JOB_KEY)]

@@ -111,7 +111,7 @@ class EarlyLine:
         os.close(self.err)
 
     def _ends(self, deadline: Deadline) -> bool:
-        """It is the only writer of what comes back: the end of that is its own."""
+        """Return whether the ssh ends by a deadline; it is the only writer of what comes back."""
         # a daemon of the job's may print faster than this reads
         while not deadline.passed and select.select([self.out], [], [], deadline.left_s())[0]:
             if not os.read(self.out, 1 << 16):

@@ -18,26 +18,26 @@ from ...system.process.process_id import ProcessId
 from ..batch.own_job import OwnJob
 
 
-class NothingLeft(VTorqueError):
-    """Root left no word for this process: nothing may be run."""
+class NoStartRecord(VTorqueError):
+    """Root left no record for this process: nothing may be run."""
 
 
-def find(own: OwnJob | None, job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
-    """The record of this very start of the job, and its directory.
+def read_start_record(own: OwnJob | None, job_id: str) -> tuple[pathlib.Path, ReadyRecord | RefusalRecord]:
+    """Return the directory of this very start of the job, and its record.
 
     Args:
         own: the start that this process is the shell of (`ShellAdapter.own_job`).
         job_id: of the job, as its environment has it.
 
     Raises:
-        NothingLeft: there is no record.
+        NoStartRecord: there is none.
         VTorqueError: there is one that is not for this process, user, job or boot, or not root's.
     """
     if own is not None:
         # a name and no path: nothing outside of root's directory is ever read
         directory = layout.RUN_DIR / "jobs" / own.run_directory
         return directory, _read(directory, own.process, own.job_id)
-    raise NothingLeft(
+    raise NoStartRecord(
         "nothing was run",
         f"no virtual machine was made ready for this start of job {job_id}",
         "vTorque's prologue did not run on this node or could not work: tell the administrator",
@@ -53,7 +53,9 @@ def _read(directory: pathlib.Path, process: ProcessId | None, job_id: str) -> Re
             record = ReadyRecord.from_dict(files.read_json(directory / layout.READY))
             _check(record, process)
     except FileNotFoundError:
-        raise NothingLeft("nothing was run", f"{directory} holds no record: the virtual machine is not ready") from None
+        raise NoStartRecord(
+            "nothing was run", f"{directory} holds no record: the virtual machine is not ready"
+        ) from None
     except (OSError, TypeError, KeyError) as error:
         raise VTorqueError("nothing was run", f"the record in {directory} cannot be read: {error}") from error
     if record.job_id != job_id:

@@ -117,7 +117,7 @@ TOLD_LENGTH = 160
 
 @leaves_nothing
 def gather(errors: t.Mapping[str, VTorqueError], *, superior: str = "", made: t.Collection[str] = ()) -> VTorqueError:
-    """Of what failed on several nodes in one start, the error that the verdict is about.
+    """Return, of what failed on several nodes in one start, the error that the verdict is about.
 
     What ends the job whatever its nodes are counts first, then what one node proved of itself: the mother superior's
     own proof before all others', for a sick one blames nobody else; then the first that was told.  A node proves
@@ -167,7 +167,7 @@ def _weight(error: VTorqueError) -> int:
 
 
 def _alike(errors: t.Mapping[str, VTorqueError], made: t.Collection[str]) -> ImageFault | None:
-    """The same image, the same end, on node after node in one start: no node's fault, nor the site's."""
+    """Return whether the same image ended alike on node after node in one start: no fault of a node or of the site."""
     own_errors = [error for error in errors.values() if not error.what.endswith(CANCELLED)]
     guests = [error for error in own_errors if isinstance(error, GuestFault)]
     if made or len(guests) < 2 or len(guests) < len(own_errors) or len({error.symptom for error in guests}) > 1:

@@ -19,7 +19,7 @@ ONE_LINE = 160
 
 
 @frozen
-class Enforced:
+class EnforcementResult:
     """What was done in the end, as the batch system says.
 
     Attributes:
@@ -34,7 +34,7 @@ class Enforced:
     failed: tuple[str, ...] = ()
 
 
-def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = "") -> Enforced:
+def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = "") -> EnforcementResult:
     """Do what was decided.
 
     A node that did not go offline would get the job again, so that the job is held; a job that was not held would run
@@ -67,15 +67,15 @@ def enforce(verdict: Verdict, batch: BatchSystem, job_id: str, *, reason: str = 
             ask(job_id)
         except SiteFault as error:
             failed.append(f"the job cannot be {asked}: {error}")
-            return Enforced(Action.REFUSE, offline, tuple(failed))
+            return EnforcementResult(Action.REFUSE, offline, tuple(failed))
     if action == Action.HOLD:
         with contextlib.suppress(SiteFault):  # a word more; the hold is what counts
             batch.comment(job_id, f"vtorque: held: {reason}")
-    return Enforced(action, offline, tuple(failed))
+    return EnforcementResult(action, offline, tuple(failed))
 
 
 @leaves_nothing
-def outcome(verdict: Verdict, enforced: Enforced, release: str) -> tuple[str, ...]:
+def outcome(verdict: Verdict, enforced: EnforcementResult, release: str) -> tuple[str, ...]:
     """What became of node and job, a line each.
 
     Args:

@@ -38,12 +38,12 @@ TEMPLATE = "bare/ssh_config.j2"
 OWNER, GUESTS, AUTHORIZED, FRAGMENT = "owner.json", "guests.json", "authorized_key", "ssh_config"
 
 
-def present(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> BareHost:
+def ensure_bare_host(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_at: str = "") -> BareHost:
     """See that this host can be one of the job's, and note that it is: nobody gets in yet.
 
     Args:
         part: what is asked; its owner has been compared with this node's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         reached_at: the address at which this node was asked; "" when it was not asked from elsewhere.
 
@@ -55,12 +55,12 @@ def present(part: NodePart, settings: NodeSettings, deadline: Deadline, reached_
         VTorqueError: the start is over, or something could not be written.
     """
     key = job_key(part.job_id, part.start)
-    with _kept_when_whole(key, settings, deadline):
+    with _undo_if_failed(key, settings, deadline):
         directory = settings.bare_dir / key
         files.make_directory(settings.bare_dir, 0o755)
         files.make_directory(directory)
         files.write(directory / OWNER, json.dumps(to_dict(part.owner)))
-        return sshd.look(part.owner.user, settings, reached_at, deadline)
+        return sshd.check_sshd(part.owner.user, settings, reached_at, deadline)
 
 
 def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
@@ -68,14 +68,14 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
 
     Args:
         job_map: who they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when it must be done.
 
     Raises:
         VTorqueError: this host is none of the start's, the start is over, or something could not be written.
     """
     key = job_key(job_map.job_id, job_map.start)
-    with _kept_when_whole(key, settings, deadline):
+    with _undo_if_failed(key, settings, deadline):
         directory = settings.bare_dir / key
         owner = owner_of(directory)
         if owner is None:
@@ -90,12 +90,12 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
 
 
 def absent(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
-    """See to it that nothing of a start is left on this bare host; from now on `present` refuses it.
+    """See to it that nothing of a start is left on this bare host; from now on `ensure_bare_host` refuses it.
 
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
 
     Returns:
@@ -118,7 +118,7 @@ def remove(key: str, settings: NodeSettings, deadline: Deadline) -> tuple[str, .
 
     Args:
         key: `state.layout.job_key` of the start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: bounds the wait for the files that sshd reads.
 
     Returns:
@@ -155,7 +155,7 @@ def tidy(settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     """Make what sshd reads anew from the directories of the starts that are here.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when it must be done.
 
     Returns:
@@ -167,7 +167,7 @@ def tidy(settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
     if not settings.authorized_keys_dir.is_dir():
         return ()
     changed = []
-    with _keys_held(settings, deadline):
+    with _lock_keys(settings, deadline):
         wanted = {owner.user: (owner, lines) for owner, lines in _wanted(settings)}
         for path in entries(settings.authorized_keys_dir):
             owner_and_lines = wanted.get(path.name)
@@ -183,7 +183,7 @@ def tidy(settings: NodeSettings, deadline: Deadline) -> tuple[str, ...]:
 
 def _write_keys(owner: Owner, settings: NodeSettings, deadline: Deadline) -> None:
     """Let sshd read the lines of all of one user's starts."""
-    with _keys_held(settings, deadline):
+    with _lock_keys(settings, deadline):
         files.make_directory(settings.authorized_keys_dir)
         lines = [line for other, some in _wanted(settings) for line in some if other.user == owner.user]
         # sshd reads it as the user
@@ -200,16 +200,16 @@ def _wanted(settings: NodeSettings) -> list[tuple[Owner, list[str]]]:
     return list(found.values())
 
 
-def _keys_held(settings: NodeSettings, deadline: Deadline) -> contextlib.AbstractContextManager[tuple[str, ...]]:
+def _lock_keys(settings: NodeSettings, deadline: Deadline) -> contextlib.AbstractContextManager[tuple[str, ...]]:
     lock = settings.run_dir / "locks" / "authorized_keys"
-    return start_lock.held(lock, settings, Deadline.after(deadline.left_s(BARE_KEYS_S)))
+    return start_lock.lock_alone(lock, settings, Deadline.after(deadline.left_s(BARE_KEYS_S)))
 
 
 @contextlib.contextmanager
-def _kept_when_whole(key: str, settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
+def _undo_if_failed(key: str, settings: NodeSettings, deadline: Deadline) -> t.Iterator[None]:
     """Under the lock of the start, which is not over before or after; what fails leaves nothing."""
     start_lock.refuse_if_over(settings, key)
-    with start_lock.held(start_lock.start_lock(settings, key), settings, deadline):
+    with start_lock.lock_alone(start_lock.start_lock(settings, key), settings, deadline):
         try:
             start_lock.refuse_if_over(settings, key)
             yield

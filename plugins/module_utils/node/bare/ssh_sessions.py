@@ -68,8 +68,8 @@ def end(addresses: t.Collection[str], uid: int) -> tuple[int, ...]:
             # what `open_process` does for one, with one look at /proc for all of them
             still = begun(addresses, uid)
             mine = {pid: handle for pid, handle in handles.items() if pid in still}
-            late = _tell(mine.values(), signal.SIGTERM, SESSION_END_S)
-            late = _tell(late, signal.SIGKILL, SESSION_KILLED_S)
+            late = _signal_all(mine.values(), signal.SIGTERM, SESSION_END_S)
+            late = _signal_all(late, signal.SIGKILL, SESSION_KILLED_S)
         finally:
             for handle in handles.values():
                 handle.close()
@@ -80,7 +80,7 @@ def end(addresses: t.Collection[str], uid: int) -> tuple[int, ...]:
     raise VTorqueError("what guests began here by ssh", f"starts faster than it ends, {len(ended)} processes so far")
 
 
-def _tell(handles: t.Collection[ProcessHandle], number: signal.Signals, timeout_s: float) -> list[ProcessHandle]:
+def _signal_all(handles: t.Collection[ProcessHandle], number: signal.Signals, timeout_s: float) -> list[ProcessHandle]:
     """Send a signal to each and wait; those that are still there."""
     for handle in handles:
         handle.send(number)

@@ -25,12 +25,12 @@ PORT = 22
 DROP_IN = "/etc/ssh/sshd_config.d/00-vtorque.conf"
 
 
-def look(user: str, settings: NodeSettings, reached_at: str, deadline: Deadline) -> BareHost:
+def check_sshd(user: str, settings: NodeSettings, reached_at: str, deadline: Deadline) -> BareHost:
     """See that sshd would let this user in by a job's key, and say where it is reached and how it is known.
 
     Args:
         user: the job's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         reached_at: the address at which this node was asked; "" when it was not asked from elsewhere.
         deadline: when there must be an answer.
 

@@ -35,7 +35,7 @@ from ..pool.images import Image, unreadable
 from ..state import start_lock
 from ..state.settings import NodeSettings
 from ..system import inotify
-from .copies import facts_of
+from .copy_store import facts_of
 
 SYSTEMD = pathlib.Path("/run/systemd/system")
 UNIT = "vtorque-cache.path"
@@ -111,7 +111,7 @@ def want(settings: NodeSettings, what: Want) -> None:
 
 def ensure_worker(settings: NodeSettings) -> None:
     """Start the work where no systemd does, and nobody is at it."""
-    if SYSTEMD.exists() or start_lock.is_held_alone(lock_of(settings)):
+    if SYSTEMD.exists() or start_lock.is_locked_alone(lock_of(settings)):
         return
     with contextlib.suppress(OSError):
         start_detached([sys.executable, "-I", "-m", PROGRAM, "fill"])  # it leaves the job's cgroup itself
@@ -138,12 +138,12 @@ def is_wanted(settings: NodeSettings, what: Want) -> bool:
 
 
 def done(settings: NodeSettings, what: Want) -> None:
-    """It is there."""
+    """Note that a copy is there, so that nobody waits for it any more."""
     (marks_of(settings) / str(what)).unlink(missing_ok=True)
 
 
 def fail(settings: NodeSettings, what: Want, error: VTorqueError, image: Image | None) -> None:
-    """It cannot be done; whoever waits finds the reason.
+    """Note that a copy cannot be made; whoever waits finds the reason.
 
     Args:
         error: why.
@@ -200,7 +200,7 @@ def failures(settings: NodeSettings) -> tuple[tuple[Want, VTorqueError], ...]:
     return tuple((what, error) for what, error in found if error is not None)
 
 
-def tell(settings: NodeSettings, progress: Progress | None) -> None:
+def report_progress(settings: NodeSettings, progress: Progress | None) -> None:
     """Say how far the work is; None: it has ended."""
     path = settings.images_dir / "fetching.json"
     if progress is None:
@@ -212,7 +212,7 @@ def tell(settings: NodeSettings, progress: Progress | None) -> None:
 
 def progress(settings: NodeSettings) -> Progress | None:
     """How far the work is; None: nobody works."""
-    if not start_lock.is_held_alone(lock_of(settings)):
+    if not start_lock.is_locked_alone(lock_of(settings)):
         return None
     try:
         progress_file = files.read_json(settings.images_dir / "fetching.json")

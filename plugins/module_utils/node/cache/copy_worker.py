@@ -18,10 +18,10 @@ from ...system import files
 from ...system.process import process_id
 from ..pool import images
 from ..state.settings import NodeSettings
-from . import copy_queue, verified
-from .copies import Cache
+from . import copy_queue, pool_digests
+from .copy_image import Pace, check, fetch
 from .copy_queue import Progress, Want
-from .fetch import Pace, check, fetch
+from .copy_store import Cache
 from .locations import POOL, RAMDISK, cache_of, limit_bytes, promised_bytes
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -35,7 +35,7 @@ def work_off(settings: NodeSettings, log: Log, *, verify: t.Sequence[str] = ()) 
     Whoever works already is waited for: what is wanted now may have come too late for them.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         log: hears what was done.
         verify: copies whose digest is taken first; what is broken is wanted again.
 
@@ -51,7 +51,7 @@ def work_off(settings: NodeSettings, log: Log, *, verify: t.Sequence[str] = ()) 
         while wanted := copy_queue.wanted(settings):
             _one(settings, wanted[0], log)
     finally:
-        copy_queue.tell(settings, None)
+        copy_queue.report_progress(settings, None)
         os.close(fd)
     return broken
 
@@ -61,7 +61,7 @@ def _one(settings: NodeSettings, what: Want, log: Log) -> None:
     began = time.monotonic()
     try:
         image = images.find(what.image, settings.pool)
-        outcome = _keep(settings, what, image, log)
+        outcome = _provide_copy(settings, what, image, log)
     except (VTorqueError, OSError) as problem:
         error = problem if isinstance(problem, VTorqueError) else NodeFault(f"image {what.image}", str(problem))
         log(f"{what}: {error}", WARNING)
@@ -71,12 +71,12 @@ def _one(settings: NodeSettings, what: Want, log: Log) -> None:
     copy_queue.done(settings, what)
 
 
-def _keep(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> str:
+def _provide_copy(settings: NodeSettings, what: Want, image: images.Image, log: Log) -> str:
     """A copy of the image that was verified in this boot, or the pool's own file verified; in words, what that took."""
     if what.fs_type == POOL:
-        if not verified.is_checked(image, settings):
+        if not pool_digests.is_checked(image, settings):
             check(image, Pace(settings.cache_rate_mib), _teller(settings, what))
-            verified.note(image, settings)
+            pool_digests.note(image, settings)
         return "verified in the pool"
     limit = limit_bytes(settings, what.fs_type)
     cache = cache_of(settings, what.fs_type)
@@ -142,14 +142,14 @@ def _guests_on(cache: Cache, image: images.Image) -> str:
 def _teller(settings: NodeSettings, what: Want) -> t.Callable[[int, int], None]:
     """Says how far it is, at most once a second."""
     last_at, last_done = time.monotonic(), 0
-    copy_queue.tell(settings, Progress(what, 0, 0, 0.0))
+    copy_queue.report_progress(settings, Progress(what, 0, 0, 0.0))
 
     def tell(done: int, total: int) -> None:
         nonlocal last_at, last_done
         now = time.monotonic()
         if now - last_at >= TELL_S or done in (0, total):
             rate = (done - last_done) / (now - last_at) if now > last_at and done > last_done else 0.0
-            copy_queue.tell(settings, Progress(what, done, total, round(rate)))
+            copy_queue.report_progress(settings, Progress(what, done, total, round(rate)))
             last_at, last_done = now, done
 
     return tell

@@ -19,7 +19,7 @@ from ..state.settings import NodeSettings
 
 
 @frozen
-class Taken:
+class DiskUse:
     """What is taken of a node's disk.
 
     Attributes:
@@ -31,28 +31,28 @@ class Taken:
     promised_bytes: int = 0
 
 
-NOTHING_TAKEN = Taken()
+NOTHING_TAKEN = DiskUse()
 
 
 @contextlib.contextmanager
-def counted(settings: NodeSettings, deadline: Deadline) -> t.Iterator[Taken]:
+def counted(settings: NodeSettings, deadline: Deadline) -> t.Iterator[DiskUse]:
     """Make an overlay in here: until it is there, nobody else on this node is promised what it may take.
 
     A start holds a lock of its own alone, and on a shared node two may begin in the same second.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: of the wait for another's overlay, which is a matter of milliseconds where the pool answers.
 
     Yields:
         What is taken by the overlays of this node.
 
     Raises:
-        locks.HeldTooLong: another start made its overlay until the deadline.
+        LockTimeout: another start made its overlay until the deadline.
     """
-    with start_lock.held(settings.run_dir / "locks" / "disk", settings, deadline):
-        taken = taken_by_guests(settings.guests_dir)
-        yield Taken(taken.held_bytes, taken.promised_bytes + arriving_bytes(settings))
+    with start_lock.lock_alone(settings.run_dir / "locks" / "disk", settings, deadline):
+        taken = read_disk_use(settings.guests_dir)
+        yield DiskUse(taken.held_bytes, taken.promised_bytes + arriving_bytes(settings))
 
 
 def arriving_bytes(settings: NodeSettings) -> int:
@@ -68,7 +68,7 @@ def arriving_bytes(settings: NodeSettings) -> int:
     return now.total - now.done if now is not None and now.want.fs_type == "local" else 0
 
 
-def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
+def read_disk_use(guests_dir: pathlib.Path) -> DiskUse:
     """What is taken by the overlays of this node: nothing else may count on it.
 
     Args:
@@ -86,4 +86,4 @@ def taken_by_guests(guests_dir: pathlib.Path) -> Taken:
             held += size
             # qcow2: the size that a guest sees is a big-endian number at byte 24 (QEMU, docs/interop/qcow2.txt)
             promised += max(0, int.from_bytes(header[24:32], "big") - size)
-    return Taken(held, promised)
+    return DiskUse(held, promised)

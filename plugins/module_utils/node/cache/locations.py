@@ -10,8 +10,8 @@ import shutil
 from ...system import files
 from ..state.settings import NodeSettings
 from . import ramdisk
-from .copies import Cache
-from .disk_space import taken_by_guests
+from .copy_store import Cache
+from .disk_space import read_disk_use
 
 POOL, RAMDISK = "sharedfs", "ramdisk"
 
@@ -43,4 +43,4 @@ def limit_bytes(settings: NodeSettings, fs_type: str = "local") -> int:
 
 def promised_bytes(settings: NodeSettings, fs_type: str = "local") -> int:
     """What guests may still take of the file system that the copies are on; their overlays are on the disk."""
-    return 0 if fs_type == RAMDISK else taken_by_guests(settings.guests_dir).promised_bytes
+    return 0 if fs_type == RAMDISK else read_disk_use(settings.guests_dir).promised_bytes

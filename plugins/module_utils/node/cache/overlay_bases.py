@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the guests' overlays stand on, by their own word: true after whatever crash, for as long as they are there."""
+"""What the guests' overlays stand on, as their headers say: true after any crash, for as long as they are there."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from ...wire.messages import ImageOrder
 from ..pool import images
 from ..state.settings import NodeSettings
 from . import copy_queue
-from .copies import sources_of
 from .copy_queue import StillArriving, Want
+from .copy_store import sources_of
 from .locations import cache_of
 
 
@@ -23,7 +23,7 @@ def answer(order: ImageOrder, settings: NodeSettings) -> dict[str, t.Any]:
 
     Args:
         order: what is asked.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: it cannot be; says why.

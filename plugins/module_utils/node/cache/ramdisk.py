@@ -12,7 +12,7 @@ import stat
 from ...errors import SiteFault
 from ..pool.images import Image
 from ..state.settings import NodeSettings
-from .copies import Cache, sources_of
+from .copy_store import Cache, sources_of
 
 MOUNTS = pathlib.Path("/proc/self/mountinfo")
 
@@ -63,7 +63,7 @@ def _kind_of(place: pathlib.Path, mounts: pathlib.Path) -> str:
     return kind
 
 
-def held_bytes(settings: NodeSettings) -> int:
+def used_bytes(settings: NodeSettings) -> int:
     """The memory that copies take now."""
     return sum(copy.held_bytes for copy in cache_of(settings).copies()) if place_of(settings).is_dir() else 0
 
@@ -81,7 +81,7 @@ def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -
     """Take away copies that no guest stands on, until they take no more memory than there is for them.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         keep: names of images that are wanted now.
         at_most_bytes: for all of them.
 
@@ -89,7 +89,7 @@ def make_way(settings: NodeSettings, keep: frozenset[str], at_most_bytes: int) -
         The memory that copies take now.
     """
     cache = cache_of(settings)
-    held = held_bytes(settings)
+    held = used_bytes(settings)
     if held <= at_most_bytes:
         return held
     for copy in cache.copies():

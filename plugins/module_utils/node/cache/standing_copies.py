@@ -15,7 +15,7 @@ from ..pool import images
 from ..pool.disk_check import inspect
 from ..state.settings import NodeSettings
 from . import copy_queue
-from .copies import sources_of
+from .copy_store import sources_of
 from .locations import POOL, cache_of
 
 
@@ -33,7 +33,7 @@ def wait(
     Args:
         image: of the pool.
         fs_type: where the copy is to be.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         until: when it must be there.
         report: hears how far it is.
 
@@ -53,13 +53,13 @@ def wait(
 
 
 @contextlib.contextmanager
-def held(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterator[images.Image]:
+def lock_copy(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterator[images.Image]:
     """Keep everybody from taking a copy away until an overlay stands on it.
 
     Args:
         image: of the pool.
         fs_type: where the copy is.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         SiteFault: the copy that was there has gone.
@@ -67,7 +67,7 @@ def held(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iterato
     """
     cache, copy = cache_of(settings, fs_type), None
     try:
-        with cache.hold_copies():
+        with cache.lock_copies():
             copy = cache.find(image)
             if copy is None:
                 raise SiteFault(
@@ -98,7 +98,7 @@ def want_digest(image: images.Image, fs_type: str, settings: NodeSettings) -> No
     Args:
         image: of the pool.
         fs_type: what a guest stands on.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     if fs_type != POOL:
         copy = cache_of(settings, fs_type).copy(image.name)

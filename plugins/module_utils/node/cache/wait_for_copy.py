@@ -16,7 +16,7 @@ from ...system.clock import Deadline
 from ...wire.messages import FS_TYPES, GuestSpec
 from ..pool import images
 from ..state.settings import NodeSettings
-from . import verified
+from . import pool_digests
 
 POOL = "sharedfs"
 SAY_S = 10.0
@@ -32,7 +32,7 @@ def wait_for_copies(
 
     Args:
         specs: of the guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer; time for the guests themselves is left.
         step: hears what is done, and may raise to end it.
 
@@ -61,7 +61,7 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
     Args:
         image: of the pool.
         fs_type: of the guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         SiteFault: the copy that was there has gone.
@@ -70,23 +70,23 @@ def base_of(image: images.Image, fs_type: str, settings: NodeSettings) -> t.Iter
     if fs_type == POOL:
         yield image
         return
-    with _standing_copies().held(image, fs_type, settings) as copy:
+    with _standing_copies().lock_copy(image, fs_type, settings) as copy:
         yield copy
 
 
-def look_again(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
+def request_digests(specs: t.Iterable[GuestSpec], settings: NodeSettings) -> None:
     """Let the digests of images be taken that are used for the first time; the guests are ready, nobody waits for it.
 
     Of a copy that is once after each boot, of the pool's own file once for each content.
 
     Args:
         specs: of the guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     for fs_type, name in _needed(specs):
         with contextlib.suppress(VTorqueError, OSError):  # it is no reason to end guests that are ready
             image = images.find(name, settings.pool)
-            if fs_type == POOL and (not image.record or verified.is_checked(image, settings)):
+            if fs_type == POOL and (not image.record or pool_digests.is_checked(image, settings)):
                 continue
             _standing_copies().want_digest(image, fs_type, settings)
 

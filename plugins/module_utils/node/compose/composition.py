@@ -64,7 +64,7 @@ class Composition:
         cmdline: of its kernel.
         command: what `run.yaml` says is run; "": nothing.
         lacks: what is missing for jobs, with its module; {}: nothing.
-        launcher: has it the launcher of vTorque?
+        launcher: whether it has the launcher of vTorque.
     """
 
     tree: Tree
@@ -176,7 +176,7 @@ def describe_sources(composition: Composition, base: Base) -> str:
     return f"{', '.join(map(str, composition.packages))}; on {base.image.name}"
 
 
-def written_directories(torque_home: pathlib.Path) -> tuple[str, ...]:
+def list_written_directories(torque_home: pathlib.Path) -> tuple[str, ...]:
     """Return where the seed of a job writes (`templates/osv/user-data.j2`).
 
     Args:

@@ -43,8 +43,8 @@ class Program(t.NamedTuple):
 
     Attributes:
         machine: its architecture, "" for one that OSv does not run on.
-        relocatable: can it be loaded anywhere?
-        dynamic: does it need a loader?
+        relocatable: whether it can be loaded anywhere.
+        dynamic: whether it needs a loader.
         needed: the libraries that it names.
         paths: where it has them searched.
     """
@@ -57,7 +57,7 @@ class Program(t.NamedTuple):
 
 
 def read_program(stream: t.BinaryIO, size: int, what: str) -> Program | None:
-    """Read a program's own word.
+    """Read what a program says of itself.
 
     Args:
         stream: of the file; it may be read forwards from its first byte alone.

@@ -70,7 +70,7 @@ class HostDevice:
         size_mib: of memory, which is made anew and has no size of its own, in MiB; 0: of all others.
         identity: what it is given before its guest has it, as its kind reads it.
         card: which network card it is for its guest; None: none that the seed sets up.
-        shares_memory: does a process of the node read and write its guest's memory?
+        shares_memory: whether a process of the node reads and writes its guest's memory.
     """
 
     kind: str
@@ -164,7 +164,7 @@ class RdmaKind(DeviceKind, t.Protocol):
         Args:
             mine: devices of a start.
             peers: addresses of all guests of its job, on this kind of device.
-            settings: this node's own word.
+            settings: NodeSettings of this node.
 
         Raises:
             VTorqueError: they cannot be reached.

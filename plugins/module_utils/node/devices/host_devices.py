@@ -17,7 +17,7 @@ from . import leases
 from .api import KINDS, PERSISTENT, HostDevice, Taking, load_examination, load_kind, load_rdma_kind
 
 if t.TYPE_CHECKING:
-    from .pci.examination import Examined
+    from .pci.examination import ExaminedDevice
 
 
 @leaves_nothing
@@ -26,7 +26,7 @@ def any_wanted(specs: t.Iterable[GuestSpec]) -> bool:
     return any(spec.pci or spec.shared_mib or spec.rdma for spec in specs)
 
 
-def examine(settings: NodeSettings) -> tuple[Examined, ...]:
+def examine(settings: NodeSettings) -> tuple[ExaminedDevice, ...]:
     """Return what there is to say of PCI devices of this node that guests may have (`pci/examination.py`).
 
     They are those that the site lists, and those of its kind of RDMA devices.
@@ -39,7 +39,9 @@ def examine(settings: NodeSettings) -> tuple[Examined, ...]:
         classes = (*classes, *load_rdma_kind(settings.rdma_kind).list_classes(settings))
     if not classes:
         return ()
-    found: tuple[Examined, ...] = load_examination("pci").examine(dataclasses.replace(settings, pci_classes=classes))
+    found: tuple[ExaminedDevice, ...] = load_examination("pci").examine(
+        dataclasses.replace(settings, pci_classes=classes)
+    )
     return found
 
 

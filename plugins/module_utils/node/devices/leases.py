@@ -47,7 +47,7 @@ class Lease:
 
 
 @frozen
-class Quarantined:
+class QuarantinedDevice:
     """A device that is handed to no guest until an administrator releases it.
 
     Attributes:
@@ -109,7 +109,7 @@ def free(settings: NodeSettings, key: str) -> tuple[str, ...]:
     return found
 
 
-def read_quarantine(settings: NodeSettings) -> tuple[Quarantined, ...]:
+def read_quarantine(settings: NodeSettings) -> tuple[QuarantinedDevice, ...]:
     """Return the devices in quarantine.
 
     Raises:
@@ -123,7 +123,7 @@ def read_quarantine(settings: NodeSettings) -> tuple[Quarantined, ...]:
         with contextlib.suppress(OSError, VTorqueError, KeyError, TypeError, ValueError):
             noted = files.read_json(path)
             why, since_s = printable(str(noted["why"])[:500]), float(noted["since"])
-        found.append(Quarantined(path.name, why, since_s))
+        found.append(QuarantinedDevice(path.name, why, since_s))
     return tuple(found)
 
 

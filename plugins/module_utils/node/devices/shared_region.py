@@ -24,7 +24,7 @@ from ...text import format_mib
 from ...wire.messages import GuestSpec
 from ..state import qemu_user
 from ..state.settings import NodeSettings
-from ..state.start_lock import held
+from ..state.start_lock import lock_alone
 from ..system import memory
 from . import leases
 from .api import HostDevice, Taking
@@ -53,7 +53,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     if problem := find_problem():
         raise SiteFault(f"unclot on {settings.node_name}", problem, REMEDY)
     _check_room(size_mib, settings)
-    with held(leases.lock_of(settings), settings, taking.deadline):
+    with lock_alone(leases.lock_of(settings), settings, taking.deadline):
         give_back(
             [one for one in leases.read_leases(settings) if (one.kind, one.key) == (KIND, taking.key)], settings
         )  # of this very start, which was begun before
@@ -100,7 +100,7 @@ def give_back(mine: t.Sequence[leases.Lease], settings: NodeSettings) -> tuple[s
     for lease in mine:
         path = PLACE / lease.device
         with contextlib.suppress(OSError, VTorqueError):  # then the lease stays, and the sweep tries it again
-            if _is_ours(path, settings):
+            if _is_region(path, settings):
                 path.unlink(missing_ok=True)
                 done.append(f"region {lease.device}")
             leases.end_lease(lease.device, settings)
@@ -112,11 +112,11 @@ def find_lost(settings: NodeSettings) -> tuple[str, ...]:
     with contextlib.suppress(OSError):
         there = [entry.name for entry in os.scandir(PLACE) if re.fullmatch(NAME, entry.name)]
         leased = {lease.device for lease in leases.read_leases(settings)} if there else set()
-        return tuple(name for name in sorted(there) if name not in leased and _is_ours(PLACE / name, settings))
+        return tuple(name for name in sorted(there) if name not in leased and _is_region(PLACE / name, settings))
     return ()
 
 
-def _is_ours(path: pathlib.Path, settings: NodeSettings) -> bool:
+def _is_region(path: pathlib.Path, settings: NodeSettings) -> bool:
     """Return whether it is a file of root's or of qemu's; any other of that name is somebody else's, and stays."""
     try:
         facts = path.lstat()

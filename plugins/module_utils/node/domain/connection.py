@@ -336,16 +336,16 @@ class Domains(SavedDomains, MovingDomains, ReconnectingDomains):
         return tuple(found)
 
     def _on_lifecycle(self, _connection: t.Any, domain: t.Any, event: int, detail: int, _opaque: object) -> None:
-        self._tell(describe_change(domain.name(), event, detail))
+        self._pass_event(describe_change(domain.name(), event, detail))
 
     def _on_close(self, _connection: t.Any, reason: int, number: object) -> None:
         if number != self._number:
             return  # there is another connection in its place
-        self._tell(
+        self._pass_event(
             DomainEvent("", "lost", {0: "an error", 1: "libvirt ended", 2: "libvirt was silent"}.get(reason, ""))
         )
 
-    def _tell(self, event: DomainEvent) -> None:
+    def _pass_event(self, event: DomainEvent) -> None:
         self._heard.append(event)
         with contextlib.suppress(OSError):  # the connection was closed meanwhile
             os.eventfd_write(self._bell, 1)

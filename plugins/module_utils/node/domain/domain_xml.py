@@ -45,7 +45,7 @@ class Device(t.Protocol):
 
     @property
     def shares_memory(self) -> bool:
-        """Does a process of the node read and write its guest's memory?"""
+        """Return whether a process of the node reads and writes its guest's memory."""
 
 
 class Card(t.Protocol):
@@ -57,11 +57,11 @@ class Card(t.Protocol):
 
     @property
     def tap(self) -> str:
-        """Its network device on the node."""
+        """Return the name of the card's network device on the node."""
 
     @property
     def mac(self) -> str:
-        """Its own."""
+        """Return the card's MAC address."""
 
 
 class CacheShare(t.Protocol):
@@ -81,11 +81,11 @@ class Shape(t.Protocol):
 
     @property
     def dedicated(self) -> bool:
-        """Has each vCPU one core, on which no other thread of the guest runs?"""
+        """Return whether each vCPU has one core, on which no other thread of the guest runs."""
 
     @property
     def page_kib(self) -> int:
-        """Of its memory; 0: ordinary pages."""
+        """Return the size of the pages of its memory in KiB; 0: ordinary pages."""
 
 
 @frozen
@@ -106,7 +106,7 @@ class DomainSpec:
         queues: of its network card; with KVM each has a thread of the kernel's.  0: as libvirt has it.
         devices: of the host, each with the template of its own part (`devices/api.py`).
         cards: on further networks.
-        apart: are its pages kept from KSM, which would tell a neighbour which of its own are equal?
+        apart: whether KSM leaves its pages alone; it would let a neighbour find out which of its own are equal.
         caches: parts of caches that its vCPUs alone fill; they need `cores`.
     """
 
@@ -154,17 +154,17 @@ class DomainSpec:
 
     @property
     def huge(self) -> bool:
-        """Is its memory of huge pages?"""
+        """Return whether its memory is of huge pages."""
         return self.shape is not None and self.shape.page_kib > 0
 
     @property
     def shared(self) -> bool:
-        """Do processes of the node read and write its memory?"""
+        """Return whether processes of the node read and write its memory."""
         return bool(self.virtiofs) or any(device.shares_memory for device in self.devices)
 
     @property
     def dedicated(self) -> bool:
-        """May its kernel rely on the processor as if nobody else had it?  The hints are of this architecture alone."""
+        """Return whether its kernel may use its processors as its alone; the hints are of this architecture only."""
         return self.hypervisor == "kvm" and self.arch == "x86_64" and self.shape is not None and self.shape.dedicated
 
     @property

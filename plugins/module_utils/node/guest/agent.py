@@ -45,7 +45,7 @@ class Channel:
 
 
 @frozen
-class Done:
+class OrderResult:
     """How an order ended in a guest.
 
     Attributes:
@@ -69,11 +69,11 @@ def greet(channel: Channel, deadline: Deadline) -> None:
     """
     with _Talk(channel, "", deadline) as talk:
         talk.peer.settimeout(max(0.1, deadline.left_s(86_400.0)))
-        while not talk.hear_greeting():
+        while not talk.read_greeting():
             pass
 
 
-def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline, *, verb: str = "") -> dict[str, Done]:
+def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline, *, verb: str = "") -> dict[str, OrderResult]:
     """Have a script run by the root of each guest, all at the same time.
 
     Args:
@@ -95,13 +95,13 @@ def order_all(orders: t.Sequence[tuple[Channel, str]], deadline: Deadline, *, ve
         while selector.get_map():
             for key, _events in selector.select(deadline.left_s(86_400.0)):
                 talk = key.data
-                talk.hear()
+                talk.read_reply()
                 if talk.done is not None:
                     selector.unregister(talk.peer)
             if deadline.passed and selector.get_map():
                 silent = ", ".join(key.data.channel.name for key in selector.get_map().values())
                 raise VTorqueError(f"guest {silent}", "did not answer on its channel in time")
-        return {talk.channel.name: t.cast(Done, talk.done) for talk in talks}
+        return {talk.channel.name: t.cast(OrderResult, talk.done) for talk in talks}
 
 
 class _Talk:
@@ -110,7 +110,7 @@ class _Talk:
     def __init__(self, channel: Channel, script: str, deadline: Deadline, verb: str = "") -> None:
         self.channel = channel
         self._verb = verb.encode("ascii")
-        self.done: Done | None = None
+        self.done: OrderResult | None = None
         self._script = script.encode("utf-8", "surrogateescape")
         self._deadline = deadline
         self._heard = b""
@@ -131,7 +131,7 @@ class _Talk:
     def __exit__(self, *_error: object) -> None:
         self.peer.close()
 
-    def hear(self) -> None:
+    def read_reply(self) -> None:
         """Read what there is; give the order when the guest listens."""
         self._read_more()
         while self.done is None and b"\n" in self._heard:
@@ -143,7 +143,7 @@ class _Talk:
                 seconds = max(LEAST_S, int(self._deadline.left_s(86_400.0)))
                 self._send(b"%s%d %d\n" % (self._verb, seconds, len(self._script)) + self._script)
 
-    def hear_greeting(self) -> bool:
+    def read_greeting(self) -> bool:
         """Read what there is; returns whether the guest listens."""
         self._read_more()
         *lines, self._heard = self._heard.split(b"\n")
@@ -170,7 +170,7 @@ class _Talk:
         except OSError as error:
             raise VTorqueError(f"guest {self.channel.name}", f"its channel broke: {error}") from error
 
-    def _read(self, line: bytes) -> Done:
+    def _read(self, line: bytes) -> OrderResult:
         found = re.fullmatch(rb"([0-9]{1,3}) ([A-Za-z0-9+/=]*)", line)
         try:
             if found is None:
@@ -178,4 +178,4 @@ class _Talk:
             text = base64.b64decode(found[2], validate=True).decode("utf-8", "replace")
         except (ValueError, binascii.Error):
             raise VTorqueError(f"guest {self.channel.name}", "its answer is of no known form") from None
-        return Done(int(found[1]), "\n".join(map(plain, text.splitlines())))
+        return OrderResult(int(found[1]), "\n".join(map(plain, text.splitlines())))

@@ -28,7 +28,7 @@ def set_clocks(
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         names: which of its guests.
         deadline: when it must be done.
 

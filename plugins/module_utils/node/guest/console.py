@@ -138,13 +138,13 @@ class Console:
             return "its console is silent"
         return f"its console wrote {self.bytes_seen} bytes; {self.stage or 'nothing of a system was recognised in it'}"
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The last lines of the console, in one line."""
         return " | ".join([*self.tail, *filter(None, [plain(self._rest.decode("utf-8", "replace"))[:300]])])[-1500:]
 
     def describe_end(self) -> str:
         """Return a sentence with the last lines of the console; "" where it is silent."""
-        last_lines = self.last_words()
+        last_lines = self.last_output()
         return f"last lines of the console: {last_lines}" if last_lines else ""
 
     def close(self) -> None:

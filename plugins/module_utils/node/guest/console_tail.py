@@ -37,7 +37,7 @@ def read_ends(record: pathlib.Path) -> tuple[GuestConsole, ...]:
 
 
 def _end_of(path: pathlib.Path, share: int) -> str:
-    """Its last whole lines; without control characters, as it was written (`remove.save_console`)."""
+    """Return the last whole lines of a console, without control characters (`remove.save_console`)."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
             whole = stream.seek(0, os.SEEK_END)

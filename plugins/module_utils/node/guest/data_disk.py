@@ -13,7 +13,7 @@ from ...system.clock import Deadline
 from ...time_budget import DISK_UNMOUNT_S
 from ..state.settings import NodeSettings
 from ..storage.user_disk import LOG
-from .agent import Done, order_all
+from .agent import OrderResult, order_all
 from .join import channel_to, guests_of
 
 PROGRAM = "/usr/lib/vtorque/data"
@@ -27,7 +27,7 @@ def mount(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when it must be there.
 
     Raises:
@@ -53,13 +53,13 @@ def unmount(job_id: str, start: int, settings: NodeSettings) -> tuple[str, ...]:
     return tuple(f"disk in guest {name}: {_message_of(one)}" for name, one in done.items() if one.status != 0)
 
 
-def _order(what: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
+def _order(what: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, OrderResult]:
     directory = settings.start_dir(job_id, start)
     guests = [guest for guest in guests_of(job_id, start, settings) if (directory / guest.name / LOG).exists()]
     orders = [(channel_to(guest, settings), f"exec {PROGRAM} {what}\n") for guest in guests]
     return order_all(orders, deadline) if orders else {}
 
 
-def _message_of(done: Done) -> str:
+def _message_of(done: OrderResult) -> str:
     lines = [line for line in done.output.splitlines() if line.strip()]
     return lines[-1][-500:] if lines else f"ended with status {done.status}"

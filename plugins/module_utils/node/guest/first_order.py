@@ -46,7 +46,7 @@ class GuestFileText:
 
     @property
     def digest(self) -> str:
-        """Of all of it."""
+        """Return a digest of the whole order."""
         return hashlib.sha256(f"{self.mode} {self.content}".encode()).hexdigest()
 
 
@@ -92,7 +92,7 @@ def files_of(user_data: str) -> tuple[GuestFileText, ...]:
     return tuple(found)
 
 
-def order_of(identity: Identity, files: t.Iterable[GuestFileText], there: t.Mapping[str, str]) -> str:
+def format_first_order(identity: Identity, files: t.Iterable[GuestFileText], there: t.Mapping[str, str]) -> str:
     """Return the text of the order, with randomness of its own.
 
     Args:

@@ -24,7 +24,7 @@ from ..network.host_names import further_names_by, names_by
 from ..state import saved_memory
 from ..state.guest_file import GuestFile, read_guest_file
 from ..state.settings import NodeSettings
-from .agent import Channel, Done, order_all
+from .agent import Channel, OrderResult, order_all
 from .osv import osv_console
 
 TEMPLATE = "guest/join.sh.j2"
@@ -40,7 +40,7 @@ def join(job_map: JobMap, settings: NodeSettings, deadline: Deadline) -> None:
 
     Args:
         job_map: what it learns.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must have it.
 
     Raises:
@@ -118,7 +118,7 @@ def channel_to(guest: GuestFile, settings: NodeSettings) -> Channel:
     return Channel(guest.name, settings.agent_socket(guest.slot), guest.token)
 
 
-def require_done(done: dict[str, Done], what: str) -> None:
+def require_done(done: dict[str, OrderResult], what: str) -> None:
     """Every guest did as it was told.
 
     Raises:

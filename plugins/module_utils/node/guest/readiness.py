@@ -35,22 +35,22 @@ class WrongHostKey(ImpostorFault):
 
 
 @dataclasses.dataclass
-class Awaited:
+class AwaitedGuest:
     """A guest that was started.
 
     Attributes:
         name: its domain.
         mac: of its interface, in small letters.
-        ask: asks, at an address and for so many seconds, whether it is this guest that answers.
+        start_probe: starts a probe at an address, for so many seconds: whether it is this guest that answers.
         console: its serial console.
         timings: gets the phases `address` (until the first candidate) and `ready` (from then on).
         expected: addresses that are known beforehand (the static map).
-        announces: does every image of its kind say on the console that it is ready? Else it is asked before that, too.
+        announces: whether every image of its kind reports on the console that it is ready; False: it is probed at once.
     """
 
     name: str
     mac: str
-    ask: t.Callable[[str, float], Probe]
+    start_probe: t.Callable[[str, float], Probe]
     console: Console
     timings: Timings
     expected: tuple[Candidate, ...] = ()
@@ -76,7 +76,7 @@ class Probe(t.Protocol):
 class _Watch:
     """What is known of one guest so far."""
 
-    def __init__(self, guest: Awaited, probe_s: float) -> None:
+    def __init__(self, guest: AwaitedGuest, probe_s: float) -> None:
         self.guest, self.probe_s = guest, probe_s
         self.began = time.monotonic()
         self.addressed: float | None = None
@@ -121,24 +121,24 @@ class _Watch:
         if (claimed := usable_address(console.named_address)) is not None and claimed not in self.candidates:
             self.learn(Candidate(claimed, "console"))
         if self.probe is not None:
-            self._hear()
+            self._read_probe()
         # the guest says so when its sshd listens; to ask earlier only costs
         if self.candidates and self.address is None and self.probe is None and time.monotonic() >= self.retry_at:
-            self._ask()
+            self._start_probe()
 
     def _silent(self) -> bool:
         return self.guest.announces and self.guest.console.ready_address is None
 
-    def _ask(self) -> None:
+    def _start_probe(self) -> None:
         """Ask at the address the guest names first, then in turn at the others."""
         order = sorted(self.candidates, key=lambda a: (a in self.refusals, a != self.guest.console.ready_address))
         if all(address in self.refusals for address in order):
             self.refusals.clear()
             order.sort(key=lambda a: a != self.guest.console.ready_address)
         event_log.note(2, f"guest {self.guest.name} is asked at {order[0]}", event_log.TRACE, "readiness")
-        self.probe = self.guest.ask(order[0], self.probe_s)
+        self.probe = self.guest.start_probe(order[0], self.probe_s)
 
-    def _hear(self) -> None:
+    def _read_probe(self) -> None:
         probe = t.cast(Probe, self.probe)
         answer = probe.answer()
         if answer is None:
@@ -190,7 +190,7 @@ class _Watch:
 
 
 def wait_ready(
-    guests: t.Sequence[Awaited],
+    guests: t.Sequence[AwaitedGuest],
     domains: Domains,
     neighbours: Neighbours,
     deadline: Deadline,
@@ -223,7 +223,7 @@ def wait_ready(
         _check_alive(watches, domains)
         while True:
             try:
-                _look(watches, domains, neighbours)
+                _check_guests(watches, domains, neighbours)
             except NodeFault as lost:
                 _return_to(domains, watches, lost, deadline)
             if not (waiting := [watch for watch in watches.values() if watch.address is None]):
@@ -234,7 +234,7 @@ def wait_ready(
             consoles.read(timeout=0)
 
 
-def _look(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbours) -> None:
+def _check_guests(watches: t.Mapping[str, _Watch], domains: Domains, neighbours: Neighbours) -> None:
     for mac, candidate in neighbours.candidates():
         for watch in watches.values():
             if watch.guest.mac == mac:
@@ -273,7 +273,7 @@ def _sleep(waiting: t.Sequence[_Watch], filenos: t.Sequence[int], deadline: Dead
 
 
 @contextlib.contextmanager
-def _watch_consoles(guests: t.Sequence[Awaited]) -> t.Iterator[t.Any]:
+def _watch_consoles(guests: t.Sequence[AwaitedGuest]) -> t.Iterator[t.Any]:
     inotify_simple = load_library("inotify_simple")
     flags = inotify_simple.flags
     with contextlib.closing(inotify_simple.INotify(nonblocking=True)) as watcher:
@@ -302,7 +302,7 @@ def _check_event(event: DomainEvent, watches: t.Mapping[str, _Watch]) -> None:
     if watch is None or (event.kind not in _OVER and event.kind != "suspended"):
         return
     watch.guest.console.read()
-    last = watch.guest.console.last_words()
+    last = watch.guest.console.last_output()
     ending = f"; the last lines of its console: {last}" if last else "; its console is silent"
     if fault := watch.guest.console.failed or watch.guest.console.panic:
         ending = f"; it said: {fault}"

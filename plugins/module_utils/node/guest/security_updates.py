@@ -19,7 +19,7 @@ from ...text import printable
 from ...time_budget import UPDATES_ANSWER_S, UPDATES_LEAST_S, UPDATES_RESERVE_S
 from ...wire.update_result import DONE, FAILED, OUTCOMES, TIMED_OUT, WORDS, GuestUpdates
 from ..state.settings import NodeSettings
-from .agent import Done, order_all
+from .agent import OrderResult, order_all
 from .join import channel_to, with_channel
 
 TEMPLATE = "guest/updates.sh"
@@ -34,7 +34,7 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word; holds the seconds that they may take.
+        settings: NodeSettings of this node; holds the seconds that they may take.
         deadline: of the prologue; some of what is left is not touched.
 
     Returns:
@@ -61,7 +61,7 @@ def install(job_id: str, start: int, settings: NodeSettings, deadline: Deadline)
     return tuple(_read(name, one, round(time.monotonic() - began, 1)) for name, one in done.items())
 
 
-def _read(name: str, done: Done, took_s: float) -> GuestUpdates:
+def _read(name: str, done: OrderResult, took_s: float) -> GuestUpdates:
     """What a guest's root says; in its last line."""
     *_before, last = done.output.splitlines() or [""]
     if found := _LAST.fullmatch(last):

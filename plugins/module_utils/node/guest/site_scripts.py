@@ -20,7 +20,7 @@ from ...system.clock import Deadline
 from ...time_budget import SITE_EPILOGUE_S
 from ..state.guest_file import GuestFile
 from ..state.settings import EPILOGUE, PROLOGUE, NodeSettings
-from .agent import Done, order_all
+from .agent import OrderResult, order_all
 from .join import channel_to, with_channel
 
 LIMIT = 1 << 18
@@ -35,7 +35,7 @@ def run_prologues(job_id: str, start: int, settings: NodeSettings, deadline: Dea
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must have ended.
 
     Raises:
@@ -65,18 +65,18 @@ def run_epilogues(job_id: str, start: int, settings: NodeSettings) -> tuple[str,
     )
 
 
-def describe_end(done: Done) -> str:
+def describe_end(done: OrderResult) -> str:
     """How a script ended, in words."""
     late = "was not done in time" if done.status == 124 else f"ended with status {done.status}"
     return f"{late}: {done.output[-TOLD:]}" if done.output else late
 
 
-def _run(kind: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, Done]:
+def _run(kind: str, job_id: str, start: int, settings: NodeSettings, deadline: Deadline) -> dict[str, OrderResult]:
     orders = []
     for guest in with_channel(job_id, start, settings):
         script = read_script(settings.guest_script(kind, guest.rank))
         if script is not None:
-            orders.append((channel_to(guest, settings), order_of(script, job_id, guest, settings)))
+            orders.append((channel_to(guest, settings), format_script_order(script, job_id, guest, settings)))
     return order_all(orders, deadline) if orders else {}
 
 
@@ -101,7 +101,7 @@ def read_script(path: pathlib.Path) -> bytes | None:
         return stream.read(LIMIT)
 
 
-def order_of(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
+def format_script_order(script: bytes, job_id: str, guest: GuestFile, settings: NodeSettings) -> str:
     """What the guest's root runs: the script as a program of its own, so that its `#!` line counts.
 
     Besides what the guest was told (`/etc/vtorque/guest.env`) it finds VTORQUE_RANK, and the job by the batch system's

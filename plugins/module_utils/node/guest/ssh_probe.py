@@ -72,7 +72,7 @@ class SshProbe:
         return t.cast("t.IO[bytes]", self.process.stderr).fileno()
 
     def answer(self) -> str | None:
-        """See `readiness.Probe`; what is not yet are ssh's own words."""
+        """See `readiness.Probe`; why it is not ready is ssh's message."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.fileno(), 4096):
                 self.received = (self.received + data)[:OUTPUT_LIMIT]

@@ -15,7 +15,7 @@ from ...system.clock import Deadline
 from ...time_budget import ADDITIONS_RESERVE_S
 from ..state.guest_file import GuestFile
 from ..state.settings import NodeSettings
-from .agent import Done, order_all
+from .agent import OrderResult, order_all
 from .join import channel_to, guests_of
 
 HAS = "additions"
@@ -35,7 +35,7 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when all must be done.
 
     Raises:
@@ -48,13 +48,15 @@ def make(job_id: str, start: int, settings: NodeSettings, deadline: Deadline) ->
     if not guests:
         return
     seconds = max(1, int(deadline.left_s(86_400.0)) - ADDITIONS_RESERVE_S)
-    orders = [(channel_to(guest, settings), order_of(job_id, guest, settings, seconds)) for guest in guests]
+    orders = [
+        (channel_to(guest, settings), format_additions_order(job_id, guest, settings, seconds)) for guest in guests
+    ]
     faults = [_fault(name, done) for name, done in order_all(orders, deadline).items() if done.status != 0]
     if faults:  # what the user can mend ends the job; the rest would only be tried again
         raise next((fault for fault in faults if isinstance(fault, UserFault)), faults[0])
 
 
-def order_of(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int) -> str:
+def format_additions_order(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int) -> str:
     """What the guest's root runs."""
     variables = {**settings.variables_of(job_id), "VTORQUE_RANK": str(guest.rank)}
     variables["VTORQUE_PASSED_ON"] = " ".join(variables)
@@ -62,7 +64,7 @@ def order_of(job_id: str, guest: GuestFile, settings: NodeSettings, seconds: int
     return f"{exports}exec {PROGRAM} {seconds}\n"
 
 
-def _fault(name: str, done: Done) -> VTorqueError:
+def _fault(name: str, done: OrderResult) -> VTorqueError:
     what = f"metadata in guest {name}"
     *before, last_line = [line for line in done.output.splitlines() if line.strip()] or [""]
     if done.status in LATE:

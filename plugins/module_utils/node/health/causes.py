@@ -148,7 +148,7 @@ def check_disk(settings: NodeSettings) -> None:
             cause="disk",
         ) from error
     wanted = max([LEAST_ROOM_BYTES, *(size for size in _sizes(settings.pool) if size <= disk.total)])
-    promised = disk_space.taken_by_guests(place).promised_bytes
+    promised = disk_space.read_disk_use(place).promised_bytes
     if wanted + promised > disk.free:
         raise NodeFault(
             f"no room for a guest's disk under {settings.state_dir}",

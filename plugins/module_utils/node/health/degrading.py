@@ -4,7 +4,7 @@
 """Whether this node is degrading: it still works, and something reports that it will not do so for long.
 
 A source makes a node degrading at once, and must report well at several looks before it is believed.  What cannot be
-read changes nothing.  The sweep looks (`look`); others read what it found.
+read changes nothing.  The sweep looks (`read_sources`); others read what it found.
 
 health.json     in the state directory: what each source reported, and the counters
 """
@@ -46,7 +46,7 @@ class SourceHealth:
 
     Attributes:
         name: of the source.
-        degrading: does it make the node degrading?
+        degrading: whether it makes the node degrading.
         since: since when, in seconds since the epoch; 0.0: it does not.
         why: what it reported; printable.
         well_looks: how often it has reported well since.
@@ -87,13 +87,13 @@ class NodeHealth:
         return "; ".join(f"{one.name}: {one.why}" for one in self.degrading)
 
 
-def look(
+def read_sources(
     settings: NodeSettings, read_message: t.Callable[[], str], deadline: Deadline, now: float | None = None
 ) -> tuple[NodeHealth, NodeHealth]:
     """Read all sources of this node, and store what they report.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         read_message: returns what the batch system's own check reports of this node; raises SiteFault.
         deadline: when to end; what is not read by then is not known.
         now: seconds since the epoch.
@@ -194,7 +194,7 @@ def read_health(settings: NodeSettings) -> NodeHealth:
     """Return what the last look found, of sources that the node still has; nothing where it left no word.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     names = [source.name for source in settings.health_sources]
     try:
@@ -226,7 +226,7 @@ def forget_source(name: str, settings: NodeSettings) -> bool:
 
     Args:
         name: of the source.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         False: the node has no such source.
@@ -251,7 +251,7 @@ def forget_all(settings: NodeSettings) -> None:
     """Forget what was known, where the site has no sources any more; that it cannot be done stops nothing.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     with contextlib.suppress(OSError):
         (settings.state_dir / FILE).unlink(missing_ok=True)
@@ -260,7 +260,7 @@ def forget_all(settings: NodeSettings) -> None:
 def _alone(settings: NodeSettings, deadline: Deadline) -> t.ContextManager[tuple[str, ...]]:
     files.make_directory(settings.run_dir)
     lock = settings.run_dir / "locks" / "health"
-    return start_lock.held(lock, settings, Deadline.after(deadline.left_s(LOCK_S)))
+    return start_lock.lock_alone(lock, settings, Deadline.after(deadline.left_s(LOCK_S)))
 
 
 def _write(health: NodeHealth, settings: NodeSettings) -> None:

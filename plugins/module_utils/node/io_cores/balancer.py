@@ -50,7 +50,7 @@ class Balancer:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         guests: their directories.
         log: takes a line for the job's log.
         find: finds the processes of a guest, by its directory.
@@ -136,7 +136,7 @@ class Balancer:
         self._move_interrupts()
         self._changes.add(time.time(), state.used, load.cores)
         if not self._changes.is_full:
-            on = cpus.written(self._io[: state.used])
+            on = cpus.format_cores(self._io[: state.used])
             self._log(f"virtual I/O on cores {on}, {state.used} in place of {before}: it wanted {load.cores:.2f} cores")
         else:
             self._log_once(f"virtual I/O has changed its cores {LIMIT} times: further changes are only counted")

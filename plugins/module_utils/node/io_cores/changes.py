@@ -81,7 +81,7 @@ class Changes:
         self._write()
 
     def _write(self) -> None:
-        content: dict[str, t.Any] = {"cores": cpus.written(self._cores), "least": self._least}
+        content: dict[str, t.Any] = {"cores": cpus.format_cores(self._cores), "least": self._least}
         content |= {"most_used": self._most_used, "count": self._count, "changes": self._changes}
         files.write(self._path, json.dumps(content), reader_uid=self._reader_uid)
 

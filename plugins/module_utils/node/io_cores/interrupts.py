@@ -98,7 +98,7 @@ def move(numbers: t.Iterable[int], cores: cpus.Cores, key: str, settings: NodeSe
         content = {"boot": process_id.boot_id(), "former": sorted([*former.items(), *new.items()])}
         files.write(settings.interrupts_dir / key, json.dumps(content))
     known = {**former, **new}
-    return tuple(number for number in numbers if number in known and not _set(number, cpus.written(cores)))
+    return tuple(number for number in numbers if number in known and not _set(number, cpus.format_cores(cores)))
 
 
 def put_back(key: str, settings: NodeSettings) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def put_back(key: str, settings: NodeSettings) -> tuple[str, ...]:
         else:
             back.append(number)
     forget(key, settings)
-    return (*([f"interrupts {cpus.written(back)} from cores for virtual I/O"] if back else []), *problems)
+    return (*([f"interrupts {cpus.format_cores(back)} from cores for virtual I/O"] if back else []), *problems)
 
 
 def forget(key: str, settings: NodeSettings) -> None:
@@ -154,6 +154,6 @@ def _read(path: pathlib.Path) -> dict[int, str]:
         content = files.read_json(path)
         if content["boot"] != process_id.boot_id():
             return {}
-        return {int(number): cpus.written(cpus.read(text)) for number, text in content["former"]}
+        return {int(number): cpus.format_cores(cpus.read(text)) for number, text in content["former"]}
     except (FileNotFoundError, KeyError, TypeError, ValueError, VTorqueError):
         return {}

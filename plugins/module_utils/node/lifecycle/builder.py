@@ -34,8 +34,8 @@ CHUNK = 1 << 16
 
 
 @frozen
-class Order:
-    """What is to be made.
+class BuildRequest:
+    """What the worker has its builder create.
 
     Attributes:
         tell: the command by which the job's mother superior is told of a lost guest (`LostGuest` on its standard
@@ -72,7 +72,7 @@ class Builder:
         answer: `guests` or `error`; None: it has not come to an end, or ended without a word.
     """
 
-    def __init__(self, order: Order, lock: start_lock.Lock) -> None:
+    def __init__(self, request: BuildRequest, lock: start_lock.Lock) -> None:
         self.ours = False
         self.doing = "nothing yet"
         self.steps: list[str] = []
@@ -80,10 +80,10 @@ class Builder:
         self._lines = lines.LineReader()
         self._hearing, saying = os.pipe2(os.O_CLOEXEC)
         worker = os.getpid()
-        with signals.held_back():
+        with signals.delay_end_signals():
             self._pid = os.fork()
             if self._pid == 0:
-                _work(order, lock, saying, worker)
+                _work(request, lock, saying, worker)
             with contextlib.suppress(OSError):  # the child does it too: whoever is first
                 os.setpgid(self._pid, self._pid)
         os.close(saying)
@@ -94,7 +94,7 @@ class Builder:
         return self._hearing
 
     @leaves_nothing
-    def hear(self) -> bool:
+    def read_output(self) -> bool:
         """Take in what it said; False when it has ended."""
         data = os.read(self._hearing, CHUNK)
         for line in self._lines.feed(data):
@@ -106,12 +106,12 @@ class Builder:
                 self.answer = message
         return bool(data)
 
-    def tell_to_end(self) -> None:
-        """It leaves what it made, and ends."""
+    def request_end(self) -> None:
+        """Have the builder end; what it has created stays."""
         os.kill(self._pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """With what it started; libvirt may keep it in a call that does not return."""
+        """Kill the builder and what it started; libvirt may keep it in a call that does not return."""
         os.killpg(self._pid, signal.SIGKILL)
 
     def reap(self) -> int:
@@ -120,7 +120,7 @@ class Builder:
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
-def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.NoReturn:
+def _work(request: BuildRequest, lock: start_lock.Lock, saying: int, worker: int) -> t.NoReturn:
     """The child's whole life."""
     try:
         os.setpgid(0, 0)
@@ -129,7 +129,7 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
         if signals.die_with(worker):
             signals.raise_on_signal()
             signals.unblock_signals()
-            lines.send_line(saying, _answer(order, lock, saying))
+            lines.send_line(saying, _answer(request, lock, saying))
     except signals.Terminated:
         pass
     except BaseException:  # nobody above us would say it
@@ -138,18 +138,22 @@ def _work(order: Order, lock: start_lock.Lock, saying: int, worker: int) -> t.No
         os._exit(0)
 
 
-def _answer(order: Order, lock: start_lock.Lock, saying: int) -> dict[str, t.Any]:
+def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int) -> dict[str, t.Any]:
     @leaves_nothing
     def step(what: str) -> None:
         lines.send_line(saying, {"doing": what})
 
     try:
-        facts = None if _lock(order, lock, saying) else present_absent.find(order.part, order.settings, order.deadline)
+        facts = (
+            None
+            if _lock(request, lock, saying)
+            else present_absent.find(request.part, request.settings, request.deadline)
+        )
         if facts == ():
-            _upgrade(order, lock, saying)
+            _upgrade(request, lock, saying)
         if not facts:
-            facts = present_absent.present(
-                order.part, order.settings, order.deadline, step, cores=order.cores, arrival=order.arrival
+            facts = present_absent.ensure_guests(
+                request.part, request.settings, request.deadline, step, cores=request.cores, arrival=request.arrival
             )
         return {"guests": [to_dict(one) for one in facts]}
     except VTorqueError as error:
@@ -158,28 +162,28 @@ def _answer(order: Order, lock: start_lock.Lock, saying: int) -> dict[str, t.Any
         return {"error": VTorqueError(f"a fault in vTorque itself: {type(error).__name__}", str(error)).to_dict()}
 
 
-def _lock(order: Order, lock: start_lock.Lock, saying: int) -> bool:
+def _lock(request: BuildRequest, lock: start_lock.Lock, saying: int) -> bool:
     """Hold the start alone, or share it with who made or makes its guests; True: alone."""
-    settings = order.settings
-    with present_absent.disk_judged(settings):
-        start_lock.refuse_if_over(settings, order.key)
+    settings = request.settings
+    with present_absent.blame_disk(settings):
+        start_lock.refuse_if_over(settings, request.key)
         lines.send_line(saying, {"doing": "the wait for the lock of the start"})
         alone = lock.take_now()
         if not alone:
-            lock.take(settings, order.deadline, shared=True)
+            lock.take(settings, request.deadline, shared=True)
         if not lock.current():
-            start_lock.refuse_if_over(settings, order.key)
-            raise VTorqueError(f"start {order.key}", "its guests are being taken away")
+            start_lock.refuse_if_over(settings, request.key)
+            raise VTorqueError(f"start {request.key}", "its guests are being taken away")
         if alone:
             _sign(lock, saying)
     return alone
 
 
-def _upgrade(order: Order, lock: start_lock.Lock, saying: int) -> None:
+def _upgrade(request: BuildRequest, lock: start_lock.Lock, saying: int) -> None:
     holder = lock.holder()
     if not lock.take_now():
         raise VTorqueError(
-            f"the guests of start {order.key} are there, and not as they are asked for",
+            f"the guests of start {request.key} are there, and not as they are asked for",
             f"process {holder or 'unknown'} watches them; they are lost, or others",
             "take them away first",
         )

@@ -24,20 +24,20 @@ from ...wire.node_answers import GuestFacts
 from ..state.settings import NodeSettings
 from ..system.cpus import Cores
 from . import present_absent, worker
-from .builder import Order
-from .handover import Hold
+from .builder import BuildRequest
+from .handover import CallerEnd
 
 CHUNK = 1 << 16
 
 
-def present(
+def request_guests(
     part: NodePart,
     settings: NodeSettings,
     deadline: Deadline,
     *,
     caller: int | None = None,
     tell: t.Sequence[str] = (),
-    hold: Hold | None = None,
+    hold: CallerEnd | None = None,
     cores: Cores = (),
     cpusets: tuple[str, ...] = (),
     follow: t.Sequence[str] = (),
@@ -47,7 +47,7 @@ def present(
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         caller: the descriptor on which the answer will be written: when nobody reads it any more, that is a cancel.
         tell: the command by which the job's mother superior is told of a lost guest; () where she is this node.
@@ -63,15 +63,15 @@ def present(
     Raises:
         VTorqueError: they are not ready, and what was begun was undone; the class says whose fault it is.
     """
-    order = Order(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
-    holding = hold or Hold()
+    request = BuildRequest(part, settings, deadline, tuple(tell), cores, cpusets, tuple(follow), arrival)
+    holding = hold or CallerEnd()
     try:
-        with signals.Noted() as noted:
-            pid, hearing = worker.begin(order)
+        with signals.SignalRecorder() as noted:
+            pid, hearing = worker.begin(request)
             holding.take(hearing, deadline)
-            answer, cancelled = _wait(order, pid, hearing, noted, caller)
+            answer, cancelled = _wait(request, pid, hearing, noted, caller)
         if answer is None:
-            _left_alone(order, pid)
+            _remove_after_kill(request, pid)
         data = json.loads(answer)
         if "guests" not in data:
             raise error_from_dict(data["error"])
@@ -82,19 +82,21 @@ def present(
         holding.close()
         raise
     if hold is None:
-        holding.keep()
+        holding.keep_guests()
         holding.close()
     return found
 
 
-def _wait(order: Order, pid: int, hearing: int, noted: signals.Noted, caller: int | None) -> tuple[bytes | None, bool]:
+def _wait(
+    request: BuildRequest, pid: int, hearing: int, noted: signals.SignalRecorder, caller: int | None
+) -> tuple[bytes | None, bool]:
     """The worker's answer, None when it ended without one; and whether it was told to end."""
     poll = select.poll()
     poll.register(hearing, select.POLLIN)
     poll.register(noted.fileno(), select.POLLIN)
     if caller is not None:
         poll.register(caller, 0)  # nothing but that its other end is gone
-    until = Deadline.after(order.deadline.left_s() + WORKER_ANSWER_S)
+    until = Deadline.after(request.deadline.left_s() + WORKER_ANSWER_S)
     answer, cancelled = b"", False
     began = time.monotonic()
     while not until.passed:
@@ -113,16 +115,16 @@ def _wait(order: Order, pid: int, hearing: int, noted: signals.Noted, caller: in
             until = Deadline.after(CANCEL_UNDO_S)
             cancelled = True
     raise VTorqueError(
-        f"the worker of start {order.key} (process {pid}) on {order.settings.node_name}",
+        f"the worker of start {request.key} (process {pid}) on {request.settings.node_name}",
         f"gave no answer within {time.monotonic() - began:.0f} s",
     )
 
 
-def _left_alone(order: Order, pid: int) -> t.NoReturn:
+def _remove_after_kill(request: BuildRequest, pid: int) -> t.NoReturn:
     """The worker was killed: what it made is nobody's."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
-    error = VTorqueError(f"the worker of start {order.key} (process {pid})", "was killed before it had an answer")
+    error = VTorqueError(f"the worker of start {request.key} (process {pid})", "was killed before it had an answer")
     with contextlib.suppress(Exception):  # `left` tells it
-        present_absent.absent(order.part.job_id, order.part.start, order.settings, Deadline.after(CANCEL_UNDO_S))
+        present_absent.absent(request.part.job_id, request.part.start, request.settings, Deadline.after(CANCEL_UNDO_S))
     raise error

@@ -16,7 +16,7 @@ import typing as t
 
 from ...errors import VTorqueError
 from ...wire.messages import Owner
-from ..removal import inventory
+from ..removal import leftovers
 from ..state.settings import NodeSettings
 from ..storage import shares, user_disk, virtiofsd
 from ..system.cpus import Cores
@@ -53,15 +53,15 @@ def of_guests(directory: pathlib.Path, settings: NodeSettings, owner: Owner) -> 
 
     Args:
         directory: of the start; holds one directory a guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         owner: the guests'.
     """
     guests = sorted(directory.iterdir()) if directory.is_dir() else []
     found = {guest: {QEMU: Lifeline("its process ended"), **_shares(guest, settings, owner)} for guest in guests}
-    for pid, key in inventory.processes(settings):
+    for pid, key in leftovers.processes(settings):
         if key == directory.name:
             with contextlib.suppress(OSError):  # it ended meanwhile
-                _hold(pid, found)
+                _open_process(pid, found)
     for needed in found.values():
         for name, one in needed.items():
             if name != QEMU and one.process is None:
@@ -74,7 +74,7 @@ def processes_of(guest: pathlib.Path, settings: NodeSettings) -> tuple[int, tupl
 
     Args:
         guest: its directory.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: the processes cannot be looked at.
@@ -85,7 +85,7 @@ def processes_of(guest: pathlib.Path, settings: NodeSettings) -> tuple[int, tupl
 def read_processes(key: str, settings: NodeSettings) -> dict[int, tuple[str, bool]]:
     """Return the command lines of a start's processes, and of each whether it serves a guest's qemu."""
     found = {}
-    for number, owner in inventory.processes(settings):
+    for number, owner in leftovers.processes(settings):
         if owner == key:
             with contextlib.suppress(OSError):  # it ended meanwhile
                 text = pathlib.Path(f"/proc/{number}/cmdline").read_bytes().decode("utf-8", "replace")
@@ -107,13 +107,13 @@ def confine(key: str, settings: NodeSettings, cores: Cores) -> None:
 
     Args:
         key: `layout.job_key` of the start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         cores: of this node.
 
     Raises:
         OSError: the kernel refuses it.
     """
-    for pid, whose in inventory.processes(settings):
+    for pid, whose in leftovers.processes(settings):
         if whose == key:
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it ended meanwhile
                 for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
@@ -125,7 +125,7 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     tags = [match[1] for match in map(LOG.fullmatch, names) if match]
     targets: dict[str, str] = {}
     with contextlib.suppress(VTorqueError):  # then the tag must do
-        targets = {mount.source: mount.target for mount in shares.plan(settings, owner).mounts}
+        targets = {mount.source: mount.target for mount in shares.plan_mounts(settings, owner).mounts}
     where = f"the virtiofsd of it on {settings.node_name} ended"
     found = {tag: Lifeline(f"its mount {targets.get(tag, tag)} is dead: {where}") for tag in tags}
     if user_disk.IMAGE_LOG in names:
@@ -133,7 +133,7 @@ def _shares(guest: pathlib.Path, settings: NodeSettings, owner: Owner) -> dict[s
     return found
 
 
-def _hold(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
+def _open_process(pid: int, found: dict[pathlib.Path, dict[str, Lifeline]]) -> None:
     """Keep a descriptor of a process for whom it belongs to.
 
     Not by `open_process`: whose it is comes from the same look that would say whether it is meant, and no signal is

@@ -22,7 +22,7 @@ from .builder import readable
 _KEEP = b"k"
 
 
-class Hold(OwnedDescriptor):
+class CallerEnd(OwnedDescriptor):
     """The side of whoever asked; a context manager, whose end without a word gives the guests up."""
 
     def __init__(self) -> None:
@@ -43,20 +43,20 @@ class Hold(OwnedDescriptor):
         """How long the word about their job is waited for."""
         return self._deadline.left_s() + JOB_MAP_S
 
-    def keep(self) -> None:
-        """They stay, whatever becomes of us: nobody tells guests of their job who asks without holding them."""
+    def keep_guests(self) -> None:
+        """Keep the guests, however the caller ends: only a caller that holds guests tells them of their job."""
         with contextlib.suppress(OSError):  # whose worker is another's answers, and is gone
             os.write(self._fd, _KEEP)
 
 
-class Held:
+class WorkerEnd:
     """The side of the worker, who watches the guests.
 
     Args:
         fd: our end of the way to whoever asked.
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
 
     def __init__(self, fd: int, job_id: str, start: int, settings: NodeSettings) -> None:
@@ -67,7 +67,7 @@ class Held:
         """Readable when whoever asked said something, or let go; empty when that has happened."""
         return [self._fd] if self._fd >= 0 else []
 
-    def given_up(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Return whether the holder let go of guests that nobody told of their job."""
         if self._fd < 0 or not readable([self._fd], 0.0):
             return False

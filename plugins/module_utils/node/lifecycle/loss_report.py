@@ -28,7 +28,7 @@ ANSWER_LIMIT = 4096
 SHOWN = 500
 
 
-class Telling:
+class LossReporter:
     """A command at work that takes the word, and what comes when it fails.
 
     Args:

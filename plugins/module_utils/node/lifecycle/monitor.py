@@ -5,7 +5,7 @@
 
 So is one that is paused, unless that was ordered (`pausing.py`).
 
-That libvirt does not answer is never "the guest is gone".  What proves it: libvirt's own word, or the kernel's that
+That libvirt does not answer is never "the guest is gone".  What proves it: a report of libvirt, or the kernel's that
 the guest's process has ended, or the virtiofsd of one of its mounts, which hang from then on.
 """
 
@@ -22,7 +22,7 @@ from ...errors import VTorqueError
 from ...state import event_log, records, shell_message
 from ...state.layout import job_key
 from ...state.records import LostRecord
-from ...system.process.signals import Noted
+from ...system.process.signals import SignalRecorder
 from ...text import printable
 from ...wire.messages import VERSION, LostGuest
 from ..domain.connection import Domains
@@ -35,10 +35,10 @@ from ..system import cpus
 from ..telemetry.sample_file import was_alone
 from ..telemetry.sampler import Sampler
 from . import guest_processes as lifelines
-from .builder import Order, readable
+from .builder import BuildRequest, readable
 from .guest_processes import Lifeline
-from .handover import Held
-from .loss_report import Telling
+from .handover import WorkerEnd
+from .loss_report import LossReporter
 from .pausing import Follower, Pausing
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 30.0
@@ -113,19 +113,19 @@ class Watching:
     """The guests of one start on this node.
 
     Args:
-        order: by which they were made.
+        request: by which they were created.
         log: takes a line for the job's log.
 
     Attributes:
         domains: the connection to libvirt, None while there is none.
     """
 
-    def __init__(self, order: Order, log: event_log.Log) -> None:
-        part, settings = order.part, order.settings
-        self._part, self._settings, self._log, self._tell = part, settings, log, order.tell
-        self._cores, self._cpusets = order.cores, order.cpusets
+    def __init__(self, request: BuildRequest, log: event_log.Log) -> None:
+        part, settings = request.part, request.settings
+        self._part, self._settings, self._log, self._tell = part, settings, log, request.tell
+        self._cores, self._cpusets = request.cores, request.cpusets
         self._cpusets_until, self._cpusets_at = time.monotonic() + CPUSETS_S, 0.0
-        self._telling: Telling | None = None
+        self._telling: LossReporter | None = None
         self._key = job_key(part.job_id, part.start)
         self.domains: Domains | None = None
         self._connecting: _Connecting | None = None
@@ -138,12 +138,12 @@ class Watching:
         self._place = settings.run_dir / "jobs" / self._key
         self._words = shell_message.Listener(self._place)
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
-        self._follower = Follower(order.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
+        self._follower = Follower(request.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
         self._sampler = Sampler(part, settings, needed, log)
         self._leaving = moves.Leaving(directory, settings.record_dir(part.job_id, part.start))
         self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
 
-    def run(self, over: OverWatch, noted: Noted, held: Held) -> str:
+    def run(self, over: OverWatch, noted: SignalRecorder, held: WorkerEnd) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
 
         Returns:
@@ -159,14 +159,14 @@ class Watching:
                 return "the start is over"
             if noted.first_signal():
                 return f"told by {noted.first_signal()}"
-            if held.given_up():
+            if held.is_abandoned():
                 return GIVEN_UP
-            self._hear(heard)
+            self._handle_events(heard)
             self._stay_behind()
             self._confine()
             lost = [name for name, guest in self._guests.items() if guest.lost or name in self._leaving.names]
             self._pausing.follow(self.domains, lost)
-            self._sampler.follow(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
+            self._sampler.run_due(self.domains, [*lost, *self._pausing.away], suspended=self._pausing.suspended)
             self._note_away()
             self._io.follow((*lost, *self._pausing.away), suspended=self._pausing.suspended)
             if self._telling is not None:
@@ -174,7 +174,7 @@ class Watching:
 
     def _stay_behind(self) -> None:
         """A guest whose move has ended, and that has not left, is here; or it is lost."""
-        for name in self._leaving.settle():
+        for name in self._leaving.finish_moves():
             with contextlib.suppress(VTorqueError):
                 facts = self.domains.facts(name) if self.domains is not None else None
                 if facts is None and self.domains is not None:
@@ -255,13 +255,13 @@ class Watching:
         if self.domains is None and self._connecting is None and time.monotonic() >= self._retry_at:
             self._connecting = _Connecting(self._settings.libvirt_uri)
 
-    def _hear(self, heard: set[int]) -> None:
+    def _handle_events(self, heard: set[int]) -> None:
         if heard.intersection(self._words.filenos()) and (message := self._words.receive_message()):
             self._log(f"the job's shell: {message}")
-        self._follower.hear(heard)
+        self._follower.handle_events(heard)
         if self._connecting is not None and self._connecting.fileno() in heard:
             self.domains, self._connecting = self._connecting.result(), None
-            self._look()
+            self._check_guests()
         if self.domains is not None and self.domains.fileno() in heard:
             for event in self.domains.events():
                 self._take(event)
@@ -273,7 +273,7 @@ class Watching:
             if guest.ended is not None and guest.lost_at is not None and now >= guest.lost_at:
                 self._lose(guest, guest.ended.how)
 
-    def _look(self) -> None:
+    def _check_guests(self) -> None:
         """What happened while nobody listened; each attempt that fails is followed by a longer pause."""
         if self.domains is None:
             self._later()
@@ -320,7 +320,7 @@ class Watching:
             guest.itself.how = event.reason or guest.itself.how
         elif event.kind in _ENDED:
             self._lose(guest, event.reason or event.kind)
-        elif event.kind == "suspended" and not self._pausing.is_ours(event):
+        elif event.kind == "suspended" and not self._pausing.is_requested(event):
             self._lose(guest, f"it was paused: {event.reason}" if event.reason else "it was paused")
 
     # -- where they run
@@ -337,9 +337,8 @@ class Watching:
                     if not guest.lost and guest.name not in self._leaving.names:
                         self.domains.pin(guest.name, cores)
                 lifelines.confine(self._key, self._settings, cores)
-                self._log(
-                    f"guests stay on the job's cores {cpus.written(cores)}, and not on {cpus.written(self._cores)}"
-                )
+                before = cpus.format_cores(self._cores)
+                self._log(f"guests stay on the job's cores {cpus.format_cores(cores)}, and not on {before}")
         except (OSError, VTorqueError) as error:
             self._log(f"guests are not on the job's cores, it is tried again: {error}", event_log.WARNING)
             self._cpusets_at = time.monotonic() + LAST_PAUSE_S
@@ -347,7 +346,7 @@ class Watching:
         if cores:
             self._cpusets = ()
         elif time.monotonic() > self._cpusets_until:
-            self._log(f"the job has no cpuset: its guests stay on cores {cpus.written(self._cores)}")
+            self._log(f"the job has no cpuset: its guests stay on cores {cpus.format_cores(self._cores)}")
             self._cpusets = ()
 
     # -- what is said
@@ -367,10 +366,10 @@ class Watching:
         with contextlib.suppress(OSError, VTorqueError):
             console.read()
         console.close()
-        last_lines = console.last_words()
+        last_lines = console.last_output()
         self._log(f"guest {guest.name} is lost: {reason}; {last_lines or 'its console is silent'}", event_log.WARNING)
         if self._tell:
-            self._tell_superior(guest.name, reason, last_lines)
+            self._notify_superior(guest.name, reason, last_lines)
             return
         lost = LostRecord(guest.name, self._settings.node_name, reason, last_lines, round(time.time(), 3))
         try:
@@ -378,7 +377,7 @@ class Watching:
         except (OSError, VTorqueError) as error:
             self._log(f"lost.json was not written: {error}", event_log.WARNING)
 
-    def _tell_superior(self, name: str, reason: str, last_lines: str) -> None:
+    def _notify_superior(self, name: str, reason: str, last_lines: str) -> None:
         """The first word ends the job: there is no second."""
         if self._telling is None:
             part = self._part
@@ -392,7 +391,7 @@ class Watching:
                 printable(reason)[:REASON_LIMIT],
                 printable(last_lines)[-WORDS_LIMIT:],
             )
-            self._telling = Telling(self._tell, lost, self._log)
+            self._telling = LossReporter(self._tell, lost, self._log)
 
     @staticmethod
     def _forget_processes(guest: _Guest) -> None:

@@ -50,7 +50,7 @@ class Pausing:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         names: of the guests.
         log: takes a line for the job's log.
         directory: the run directory of the start; it is not there on a sister.
@@ -101,7 +101,7 @@ class Pausing:
         """Return whether it is ours that a guest is paused."""
         return self._paused[name] or pause_order.is_ordered(self._settings, self._key)
 
-    def is_ours(self, event: DomainEvent) -> bool:
+    def is_requested(self, event: DomainEvent) -> bool:
         """Return whether such a pause was heard of because we have asked for it."""
         if event.reason or not self._expected.get(event.name):
             return event.name in self.away
@@ -121,7 +121,7 @@ class Pausing:
             over: the start is over: they are to go on, whatever is ordered.
         """
         ordered = not over and pause_order.is_ordered(self._settings, self._key)
-        if self._saving.hear() and not ordered and self.away:  # they did not come back
+        if self._saving.update() and not ordered and self.away:  # they did not come back
             self._again_at = time.monotonic() + AGAIN_S
         here = [name for name in self._paused if name not in lost and name not in self.away]
         due = [name for name in here if self._paused[name] != ordered]
@@ -257,13 +257,13 @@ def _is_connection(pid: int, shell: int, uid: int) -> bool:
 
 
 class Follower:
-    """Who asks the batch server for us: a command that runs while the job may be suspended.
+    """Runs the command that queries the batch server while the job may be suspended.
 
     Args:
         command: gives the orders of a suspension on all nodes of the job, and ends with it; (): nobody does here.
-        directory: the run directory of the start, with the bell of the job's shell.
+        directory: the run directory of the start, with the FIFO of the job's shell.
         log: takes a line for the job's log.
-        every_s: a checkpoint is rung for so often, in seconds; 0: by nobody but the job's owner.
+        every_s: seconds between two checkpoints; 0: only the job's owner requests them.
     """
 
     def __init__(
@@ -271,36 +271,36 @@ class Follower:
     ) -> None:
         self._command, self._log, self._every_s = list(command), log, every_s
         self._next_at = time.monotonic() + every_s if every_s and command else float("inf")
-        self._bell = shell_message.Bell(directory) if command else None
+        self._notifications = shell_message.NotificationFifo(directory) if command else None
         self._process: subprocess.Popen[bytes] | None = None
         self._quiet_until = 0.0
 
     def filenos(self) -> tuple[int, ...]:
         """What to poll."""
-        if self._bell is None or time.monotonic() < self._quiet_until:
+        if self._notifications is None or time.monotonic() < self._quiet_until:
             return ()
-        return self._bell.filenos()
+        return self._notifications.filenos()
 
     def due_s(self) -> float:
-        """Seconds until the bell is heard again."""
+        """Return the seconds until the FIFO is read again."""
         now = time.monotonic()
         left_s = self._quiet_until - now
-        quiet_s = left_s if self._bell is not None and left_s > 0 else float("inf")
+        quiet_s = left_s if self._notifications is not None and left_s > 0 else float("inf")
         return min(quiet_s, max(0.0, self._next_at - now))
 
-    def hear(self, heard: t.Collection[int]) -> None:
-        """Have the server asked when the shell has rung."""
+    def handle_events(self, heard: t.Collection[int]) -> None:
+        """Have the server queried when the shell has notified this worker."""
         if time.monotonic() >= self._next_at:
             self._next_at = time.monotonic() + self._every_s
-            self._ring(shell_message.CHECKPOINT)
-        if self._bell is None or not set(heard).intersection(self._bell.filenos()):
+            self._start_command(shell_message.CHECKPOINT)
+        if self._notifications is None or not set(heard).intersection(self._notifications.filenos()):
             return
-        self._ring(self._bell.hush())
+        self._start_command(self._notifications.read_all())
 
-    def _ring(self, rung: bytes) -> None:
-        """Hand on what was rung, to the command that runs or to a new one."""
+    def _start_command(self, notified: bytes) -> None:
+        """Hand on what the shell wrote, to the command that runs or to a new one."""
         wishes = (shell_message.PARK, shell_message.CHECKPOINT)
-        what = next((wish for wish in wishes if wish in rung), b".")
+        what = next((wish for wish in wishes if wish in notified), b".")
         self._quiet_until = time.monotonic() + QUIET_S
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(OSError):
@@ -319,8 +319,8 @@ class Follower:
 
     def close(self) -> None:
         """Nobody needs its orders any more."""
-        if self._bell is not None:
-            self._bell.close()
+        if self._notifications is not None:
+            self._notifications.close()
         self._end()
 
     def _end(self) -> None:

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ...effects import leaves_nothing
-from ...errors import NodeFault, SiteFault, VTorqueError, broken_disk, files_of, unjudged
+from ...errors import SiteFault, VTorqueError, broken_disk, disk_fault, files_of, unjudged
 from ...state import layout
 from ...state.layout import job_key
 from ...system import files
@@ -23,8 +23,8 @@ from ...wire.moves import Arrival
 from ...wire.node_answers import GuestFacts
 from ..bare.loading import load_bare_host
 from ..domain.connection import Domains
-from ..removal.inventory import Remain, remains, remains_without_libvirt
-from ..removal.remove import remove
+from ..removal.leftovers import Leftover, list_leftovers, list_leftovers_without_libvirt
+from ..removal.remove import remove_start
 from ..state import qemu_user, saved_memory, start_lock
 from ..state.end_start import end_start
 from ..state.guest_file import digest_of, read_guest_file
@@ -35,7 +35,7 @@ if t.TYPE_CHECKING:
     from .creation.build import Step  # as build: only those pay who ask for guests
 
 
-def present(
+def ensure_guests(
     part: NodePart,
     settings: NodeSettings,
     deadline: Deadline,
@@ -51,7 +51,7 @@ def present(
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         step: hears what is done next, and may raise to end it.
         cores: the job's on this node; (): libvirt places the guests.
@@ -73,8 +73,8 @@ def present(
         start_lock.refuse_if_over(settings, key)
         step(what)
 
-    with disk_judged(settings):
-        _take_away_earlier(part, settings, deadline, checked)
+    with blame_disk(settings):
+        _remove_earlier_starts(part, settings, deadline, checked)
         _wait_for_memory(settings, deadline, checked)
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
@@ -86,15 +86,15 @@ def present(
             offered = domains.capabilities()
             preflight.preflight(part, settings, offered)
             qemu_user.save_uid(offered.qemu_ids[0], settings)
-            remove(part.job_id, part.start, settings, domains)
+            remove_start(part.job_id, part.start, settings, domains)
             if arrival is not None:
                 return arriving.receive(arrival, settings, domains, deadline, checked)
             if any(spec.saved_in for spec in part.guests):
                 return returning.bring_back(part, settings, domains, deadline, checked, cores)
-            return build.make(part, settings, domains, deadline, checked, cores)
+            return build.create_guests(part, settings, domains, deadline, checked, cores)
 
 
-def _take_away_earlier(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
+def _remove_earlier_starts(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:
     """A start that is asked for proves that the ones before it are over, whoever did not come to end them.
 
     A MOM that was restarted and a mother superior that lost its power run no epilogue.
@@ -123,7 +123,7 @@ def find(part: NodePart, settings: NodeSettings, deadline: Deadline) -> tuple[Gu
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: bounds the connection to libvirt.
 
     Raises:
@@ -139,7 +139,7 @@ def _living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[G
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
 
     Raises:
@@ -162,12 +162,12 @@ def _living(part: NodePart, settings: NodeSettings, domains: Domains) -> tuple[G
 def absent(
     job_id: str, start: int, settings: NodeSettings, deadline: Deadline, *, bare: bool = False
 ) -> tuple[str, ...]:
-    """See to it that nothing of a start is left on this node; from now on `present` refuses it.
+    """See to it that nothing of a start is left on this node; from now on `ensure_guests` refuses it.
 
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: when there must be an answer.
         bare: the plan says that this node stays bare for the start.
 
@@ -182,12 +182,12 @@ def absent(
     if is_bare(job_id, start, settings, planned=bare):
         removed: tuple[str, ...] = load_bare_host().absent(job_id, start, settings, deadline)
         return removed
-    with disk_judged(settings):
+    with blame_disk(settings):
         return end_start(
             settings,
             key,
             deadline,
-            lambda domains: _last_look(job_id, start, settings, domains),
+            lambda domains: remove_start(job_id, start, settings, domains),
             meanwhile=lambda: Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)),
         )
 
@@ -202,13 +202,10 @@ def is_bare(job_id: str, start: int, settings: NodeSettings, *, planned: bool = 
     return here and not settings.start_dir(job_id, start).is_dir()
 
 
-def _last_look(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
-    """Take away what whoever held the lock before us left."""
-    return remove(job_id, start, settings, domains)
-
-
-def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains | None = None) -> tuple[str, ...]:
-    """Take away everything of a start; the caller holds its lock.
+def remove_under_lock(
+    job_id: str, start: int, settings: NodeSettings, domains: Domains | None = None
+) -> tuple[str, ...]:
+    """Remove everything of a start; the caller holds its lock.
 
     Args:
         domains: a connection that is there already.
@@ -220,22 +217,22 @@ def take_away(job_id: str, start: int, settings: NodeSettings, domains: Domains 
         NodeFault: libvirt does not answer, so that it is not known what is left.
         VTorqueError: something would not go.
     """
-    with disk_judged(settings):
+    with blame_disk(settings):
         if domains is not None:
-            return remove(job_id, start, settings, domains)
+            return remove_start(job_id, start, settings, domains)
         with Domains(settings.libvirt_uri) as opened:
-            return remove(job_id, start, settings, opened)
+            return remove_start(job_id, start, settings, opened)
 
 
-def _seen_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[Remain | str, ...]:
+def _list_without_libvirt(settings: NodeSettings, known: VTorqueError) -> tuple[Leftover | str, ...]:
     """What is here besides domains; where that cannot be told either, it is said, once."""
     try:
-        return remains_without_libvirt(settings)
+        return list_leftovers_without_libvirt(settings)
     except VTorqueError as error:
         return () if str(error) == str(known) else (f"unknown: {error}",)
 
 
-def left(
+def describe_leftovers(
     settings: NodeSettings,
     job_id: str | None = None,
     start: int | None = None,
@@ -251,19 +248,19 @@ def left(
         connect_s: seconds that libvirt may take to answer at all.
         bare: this node stays bare for the start, so that libvirt is not asked.
     """
-    there: tuple[Remain | str, ...] = ()
+    there: tuple[Leftover | str, ...] = ()
     try:
         if bare:
-            there = remains_without_libvirt(settings)
+            there = list_leftovers_without_libvirt(settings)
         else:
             with Domains(settings.libvirt_uri, connect_s=connect_s) as domains:
-                there = remains(settings, domains)
+                there = list_leftovers(settings, domains)
     except VTorqueError as error:
-        there = (f"unknown: {error}", *_seen_without_libvirt(settings, error))
+        there = (f"unknown: {error}", *_list_without_libvirt(settings, error))
     if job_id is None:
         return tuple(map(str, there))
 
-    def asked_for(thing: Remain | str) -> bool:
+    def asked_for(thing: Leftover | str) -> bool:
         if isinstance(thing, str):
             return True
         named = layout.start_of(thing.key)
@@ -274,8 +271,8 @@ def left(
 
 @contextlib.contextmanager
 @leaves_nothing
-def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
-    """Tell a local disk that is full or broken, which is the node's fault, from whatever else the system refuses.
+def blame_disk(settings: NodeSettings) -> t.Iterator[None]:
+    """Raise a full or broken local disk as this node's fault, and all else that the system refuses as what it is.
 
     Blame needs proof: an error that names a file is this disk's when the file is this node's own, and the site's when
     it is the pool's; of any other (a user's, one of a server that nobody thought of here) it proves nothing.  One that
@@ -290,12 +287,7 @@ def disk_judged(settings: NodeSettings) -> t.Iterator[None]:
         if any(file.is_relative_to(settings.pool) for file in files):
             raise SiteFault(f"image pool {settings.pool}", str(judged), "see to the image pool") from error
         if (disk := broken_disk(error)) and (not files or _any_here(files, settings)):
-            raise NodeFault(
-                f"the disk of {settings.state_dir} on {settings.node_name}",
-                str(disk),
-                "free some space, or see to the disk",
-                cause="disk",
-            ) from error
+            raise disk_fault(f"the disk of {settings.state_dir} on {settings.node_name}", str(disk)) from error
         if isinstance(error, OSError):
             raise VTorqueError(f"{settings.node_name} could not do it", str(error)) from error
         raise

@@ -29,7 +29,7 @@ def saved_guests(settings: NodeSettings, key: str) -> tuple[saved_memory.SavedGu
     """Return the guests of a start whose memory is on this node's disk, and which were not ordered to return yet.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
     """
     return tuple(one for one in saved_memory.read_saved(settings.guests_dir / key) if one.complete)
@@ -56,7 +56,7 @@ def find_neighbour(settings: NodeSettings, key: str, domains: Domains, cores: cp
     Guests of a suspended job, which stand still, are no neighbours: they are asked about when they are to go on.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         domains: a connection to libvirt.
         cores: of its guests; (): those that its domains have, or any of the node where they are saved.
@@ -100,7 +100,7 @@ def check_neighbours(settings: NodeSettings, key: str, domains: Domains, cores: 
 
 def _cores_of(facts: DomainFacts) -> cpus.Cores:
     """The cores of a domain; (): all of the node's."""
-    vcpu = ET.fromstring(facts.xml).find("vcpu")  # noqa: S314 - libvirt's own words
+    vcpu = ET.fromstring(facts.xml).find("vcpu")  # noqa: S314 - written by libvirt
     return cpus.read(vcpu.get("cpuset", "")) if vcpu is not None else ()
 
 
@@ -108,7 +108,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     """Return why the saved guests of a start cannot come back now; "": they can.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         domains: a connection to libvirt.
 
@@ -119,11 +119,11 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     if not saved or start_of(key) is None:
         return ""
     here = settings.node_name
-    if not start_lock.is_held(start_lock.start_lock(settings, key)):
+    if not start_lock.is_locked(start_lock.start_lock(settings, key)):
         return f"nobody watches over its guests on {here} any more; delete the job"
     names = {one.name for one in saved}
     others = [facts for facts in domains.list(ours=False) if facts.name not in names]
-    running = slots.running(settings, slots.taken(settings))
+    running = slots.running(settings, slots.read_slots(settings))
     if len(running) + len(saved) > settings.max_guests:
         return f"{here} bears {settings.max_guests} guests, and has {', '.join(sorted(running))}"
     taken = claims.read_claims(settings, key, {facts.name for facts in others})
@@ -131,7 +131,7 @@ def lack(settings: NodeSettings, key: str, domains: Domains) -> str:
     mine = {core for one in pins if one is not None for core in one.cores}
     if busy := sorted(mine & set(taken)):
         whose = ", ".join(sorted({taken[core] for core in busy}))
-        return f"cores {cpus.written(tuple(busy))} of {here} have been given to {whose}"
+        return f"cores {cpus.format_cores(tuple(busy))} of {here} have been given to {whose}"
     wanted = sum(one.expected_bytes for one in saved) >> 20
     free = memory.node_mib() - settings.host_ram_mib - hugepages.pools_mib(settings)
     promised = claims.read_promises(settings, key, {facts.name for facts in others})
@@ -146,22 +146,22 @@ def _lack_of_rules(settings: NodeSettings, key: str, names: set[str]) -> str:
     """What a guest may send must be held before it runs: its rules have stayed, unless somebody flushed them."""
     if not settings.confine_guests:
         return ""
-    held = set(nft_rules.held(settings))
+    held = set(nft_rules.list_confined_devices(settings))
     for name in sorted(names):
         guest_file = read_guest_file(settings.guests_dir / key / name)
-        if guest_file is None or not held.issuperset(_held_cards(guest_file, key, settings)):
+        if guest_file is None or not held.issuperset(_confined_cards(guest_file, key, settings)):
             return f"the network rules of {name} on {settings.node_name} are gone"
     return ""
 
 
-def _held_cards(guest: GuestFile, key: str, settings: NodeSettings) -> tuple[str, ...]:
+def _confined_cards(guest: GuestFile, key: str, settings: NodeSettings) -> tuple[str, ...]:
     """The network devices of a guest for which there must be rules."""
     networks = ""
     with contextlib.suppress(OSError, FormError):
         networks = from_dict(
             GuestFacts, files.read_json(settings.guests_dir / key / guest.name / "facts.json")
         ).networks
-    return settings.tap_name(guest.slot), *cards.held_devices(networks, guest.slot, settings)
+    return settings.tap_name(guest.slot), *cards.list_confined_devices(networks, guest.slot, settings)
 
 
 def lack_of_addresses(settings: NodeSettings, key: str) -> str:
@@ -170,7 +170,7 @@ def lack_of_addresses(settings: NodeSettings, key: str) -> str:
     It waits for answers of the network, so that nobody calls it who holds the lock of what starts take.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
 
     Raises:

@@ -43,7 +43,7 @@ class Saving:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         names: of the guests.
         log: takes a line for the job's log.
     """
@@ -98,7 +98,7 @@ class Saving:
         """
         names = self.away
         taken = room.lack_of_addresses(self._settings, self._key)  # before the lock, for which other starts wait
-        with start_lock.held(
+        with start_lock.lock_alone(
             self._settings.run_dir / "locks" / slots.LOCK, self._settings, Deadline.after(RETURN_LOCK_S)
         ):
             lack = room.lack(self._settings, self._key, domains) or taken
@@ -114,7 +114,7 @@ class Saving:
         self._begin([(name, lambda name=name: self._restore(domains, name)) for name in names])  # type: ignore[misc]
         return True
 
-    def hear(self) -> bool:
+    def update(self) -> bool:
         """Take in what the thread has done; returns whether it has ended since."""
         try:
             os.eventfd_read(self._bell)

@@ -22,8 +22,9 @@ import traceback
 import typing as t
 
 from ...errors import NodeFault, VTorqueError
-from ...state import event_log, layout
-from ...system import acl, files, fileserver_probe
+from ...state import event_log
+from ...state.job_log import open_job_log
+from ...system import fileserver_probe
 from ...system.clock import Deadline
 from ...system.process import signals
 from ...system.process.process_id import ProcessId
@@ -33,12 +34,12 @@ from ..guest import data_disk, site_scripts
 from ..state import start_lock
 from ..state.settings import NodeSettings
 from . import present_absent
-from .builder import Builder, Order, readable
-from .handover import Held
+from .builder import Builder, BuildRequest, readable
+from .handover import WorkerEnd
 from .monitor import GIVEN_UP, Watching
 
 
-def begin(order: Order) -> tuple[int, int]:
+def begin(request: BuildRequest) -> tuple[int, int]:
     """Start the worker of a start.
 
     Returns:
@@ -47,40 +48,42 @@ def begin(order: Order) -> tuple[int, int]:
         descriptor holds the guests (`handover.py`).
     """
     hearing, answering = (one.detach() for one in socket.socketpair())
-    with signals.held_back():
+    with signals.delay_end_signals():
         pid = os.fork()
         if pid == 0:
-            _live(order, answering)
+            _live(request, answering)
     os.close(answering)
     return pid, hearing
 
 
-def _live(order: Order, answering: int) -> t.NoReturn:
+def _live(request: BuildRequest, answering: int) -> t.NoReturn:
     """The child's whole life."""
     try:
         os.setsid()
         os.chdir("/")
-        answering = _own_descriptors(order, answering)
-        part = order.part
+        answering = _own_descriptors(request, answering)
+        part = request.part
         event_log.configure(
-            order.settings.log, program="worker", component="worker", job=part.job_id, job_level=part.log_level
+            request.settings.log, program="worker", component="worker", job=part.job_id, job_level=part.log_level
         )
         signals.reset_signals()
-        noted = signals.Noted()  # for good: what was before it is the caller's
+        noted = signals.SignalRecorder()  # for good: what was before it is the caller's
         signals.unblock_signals()
-        _Worker(order, noted, answering).run()
+        _Worker(request, noted, answering).run()
     except BaseException:  # nobody above us would say it
         log(traceback.format_exc(), event_log.ERROR)
     finally:
         os._exit(0)
 
 
-def _own_descriptors(order: Order, answering: int) -> int:
+def _own_descriptors(request: BuildRequest, answering: int) -> int:
     """The caller waits for the end of its pipes: none of them stays open here.  What we say goes to the job's log."""
     nothing = os.open(os.devnull, os.O_RDWR)
     log_descriptor = nothing
     with contextlib.suppress(OSError, VTorqueError):
-        log_descriptor = _log(order)
+        part = request.part
+        directory = request.settings.record_dir(part.job_id, part.start)
+        log_descriptor = open_job_log(directory, part.owner.uid)
     answer_descriptor = os.dup(answering)
     for number, source in enumerate((nothing, log_descriptor, log_descriptor)):
         os.dup2(source, number)
@@ -90,46 +93,37 @@ def _own_descriptors(order: Order, answering: int) -> int:
     return 3
 
 
-def _log(order: Order) -> int:
-    """The job's log on this node, to be added to; a sister has none before us."""
-    owner, directory = order.part.owner.uid, order.settings.record_dir(order.part.job_id, order.part.start)
-    files.make_record_directory(directory, owner)
-    log = os.open(directory / layout.LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    acl.let_read(log, owner)
-    return log
-
-
 @dataclasses.dataclass
 class _Worker:
-    order: Order
-    noted: signals.Noted
+    request: BuildRequest
+    noted: signals.SignalRecorder
     answering: int
 
     @property
     def settings(self) -> NodeSettings:
-        return self.order.settings
+        return self.request.settings
 
     def run(self) -> None:
         try:
-            with present_absent.disk_judged(self.settings):
-                lock = start_lock.Lock(start_lock.start_lock(self.settings, self.order.key))
-                over = start_lock.OverWatch(self.settings, self.order.key)
+            with present_absent.blame_disk(self.settings):
+                lock = start_lock.Lock(start_lock.start_lock(self.settings, self.request.key))
+                over = start_lock.OverWatch(self.settings, self.request.key)
         except VTorqueError as error:
             self._answer({"error": error.to_dict()})
             return
         with over:
-            builder, why = self._make(lock, over)
+            builder, why = self._supervise_builder(lock, over)
             made = builder.answer is not None and "guests" in builder.answer
             if why is None and made and builder.ours:
                 if not self._share(lock):
-                    self._answer({"error": start_lock.StartOver(self.settings, self.order.key).to_dict()})
+                    self._answer({"error": start_lock.StartOver(self.settings, self.request.key).to_dict()})
                     return
-                why = start_lock.StartOver(self.settings, self.order.key) if over.over() else None
+                why = start_lock.StartOver(self.settings, self.request.key) if over.over() else None
             if why is None and made:
-                if self._answer(builder.answer) or self.order.arrival is not None:
+                if self._answer(builder.answer) or self.request.arrival is not None:
                     if builder.ours:
-                        part = self.order.part
-                        self._stay(lock, over, Held(self.answering, part.job_id, part.start, self.settings))
+                        part = self.request.part
+                        self._stay(lock, over, WorkerEnd(self.answering, part.job_id, part.start, self.settings))
                     return
                 why = VTorqueError("the request was cancelled", "nobody waits for its answer any more")
             if builder.ours:
@@ -139,16 +133,18 @@ class _Worker:
 
     # -- while the guests are made
 
-    def _make(self, lock: start_lock.Lock, over: start_lock.OverWatch) -> tuple[Builder, VTorqueError | None]:
+    def _supervise_builder(
+        self, lock: start_lock.Lock, over: start_lock.OverWatch
+    ) -> tuple[Builder, VTorqueError | None]:
         """Until the builder has ended; with the reason when we ended it."""
-        builder = Builder(self.order, lock)
+        builder = Builder(self.request, lock)
         why: VTorqueError | None = None
         began = time.monotonic()
-        wake_at = self.order.deadline.at - BUILDER_LATE_S
+        wake_at = self.request.deadline.at - BUILDER_LATE_S
         while True:
             others = (over.fileno(), self.noted.fileno(), self.answering) if why is None else ()
             heard = readable((builder.fileno(), *others), max(0.0, wake_at - time.monotonic()))
-            alive = builder.fileno() not in heard or builder.hear()
+            alive = builder.fileno() not in heard or builder.read_output()
             while builder.steps:
                 log(builder.steps.pop(0), event_log.DEBUG, "builder")
             if not alive:
@@ -158,7 +154,7 @@ class _Worker:
                 if why is not None:
                     if builder.ours:
                         self._bury()
-                    builder.tell_to_end()
+                    builder.request_end()
                     wake_at = time.monotonic() + BUILDER_GRACE_S
             elif time.monotonic() >= wake_at:
                 builder.kill()
@@ -166,7 +162,7 @@ class _Worker:
         status = builder.reap()
         if builder.answer is None and why is None:
             why = VTorqueError(
-                f"the guests of start {self.order.key} were not made",
+                f"the guests of start {self.request.key} were not made",
                 f"the process that made them ended with status {status} at {builder.doing}",
             )
         return builder, why
@@ -174,15 +170,15 @@ class _Worker:
     def _reason(self, over: start_lock.OverWatch, builder: Builder, began: float) -> VTorqueError | None:
         """Why the making must end now; None: it need not."""
         if over.over():
-            return start_lock.StartOver(self.settings, self.order.key)
+            return start_lock.StartOver(self.settings, self.request.key)
         if self.noted.first_signal():
             return VTorqueError("the request was cancelled", f"{self.noted.first_signal()} at {builder.doing}")
-        if _abandoned(self.answering) and self.order.arrival is None:  # libvirt knows whether that one has come
+        if _abandoned(self.answering) and self.request.arrival is None:  # libvirt knows whether that one has come
             return VTorqueError(
                 "the request was cancelled", f"nobody waits for its answer any more, at {builder.doing}"
             )
-        if self.order.deadline.left_s() <= BUILDER_LATE_S:
-            late = f"the guests of start {self.order.key} were not made in time"
+        if self.request.deadline.left_s() <= BUILDER_LATE_S:
+            late = f"the guests of start {self.request.key} were not made in time"
             passed = f"{time.monotonic() - began:.0f} s had passed at {builder.doing}"
             return fileserver_probe.silent_pool(self.settings.pool, f"{late}: {passed}") or VTorqueError(late, passed)
         return None
@@ -194,7 +190,7 @@ class _Worker:
         """
         try:
             lock.take(self.settings, Deadline.after(LOCK_SHARE_S), shared=True)
-        except start_lock.HeldTooLong:
+        except start_lock.LockTimeout:
             return False
         return lock.current()
 
@@ -203,7 +199,7 @@ class _Worker:
         self._bury()
         error: dict[str, t.Any] = why.to_dict() if why else (builder.answer or {})["error"]
         try:
-            removed = present_absent.take_away(self.order.part.job_id, self.order.part.start, self.settings)
+            removed = present_absent.remove_under_lock(self.request.part.job_id, self.request.part.start, self.settings)
             lock.sign(ProcessId.of(os.getpid()), removed)
         except NodeFault as fault:
             # that it cannot even be undone proves more than what was seen first
@@ -216,7 +212,7 @@ class _Worker:
 
     def _bury(self) -> None:
         try:
-            start_lock.bury(self.settings, self.order.key)
+            start_lock.bury(self.settings, self.request.key)
         except OSError as error:
             log(f"the tombstone was not set: {error}", event_log.ERROR)
 
@@ -230,11 +226,11 @@ class _Worker:
 
     # -- while the job runs
 
-    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: Held) -> None:
+    def _stay(self, lock: start_lock.Lock, over: start_lock.OverWatch, held: WorkerEnd) -> None:
         """Until the start is over, we are told to end, or its guests are given up; then nothing of it stays."""
         gc.freeze()  # what came from the caller stays as it is, and shared
         gc.enable()  # the caller may have done without, for as long as it lives
-        watching = Watching(self.order, log)
+        watching = Watching(self.request, log)
         try:
             why = watching.run(over, self.noted, held)
             watching.end_samples()
@@ -246,8 +242,8 @@ class _Worker:
             watching.end_pause()
             if why != GIVEN_UP:  # what the site does before the job was not done either
                 self._end_politely()
-            removed = present_absent.take_away(
-                self.order.part.job_id, self.order.part.start, self.settings, watching.domains
+            removed = present_absent.remove_under_lock(
+                self.request.part.job_id, self.request.part.start, self.settings, watching.domains
             )
             lock.sign(ProcessId.of(os.getpid()), removed)
             log(f"worker {os.getpid()} took away: {', '.join(removed) or 'nothing'}")
@@ -259,12 +255,12 @@ class _Worker:
     def _end_politely(self) -> None:
         """What the site does in guests before they go, and the user's disk given back; nothing of it keeps them."""
         try:
-            for problem in site_scripts.run_epilogues(self.order.part.job_id, self.order.part.start, self.settings):
+            for problem in site_scripts.run_epilogues(self.request.part.job_id, self.request.part.start, self.settings):
                 log(problem, event_log.WARNING)
         except VTorqueError as error:
             log(f"the site's epilogues in the guests: {error}", event_log.WARNING)
         try:
-            for problem in data_disk.unmount(self.order.part.job_id, self.order.part.start, self.settings):
+            for problem in data_disk.unmount(self.request.part.job_id, self.request.part.start, self.settings):
                 log(problem, event_log.WARNING)
         except VTorqueError as error:
             log(f"the user's disk: {error}", event_log.WARNING)

@@ -30,7 +30,7 @@ from ...time_budget import STATIC_MAP_S
 from ...unquoted import QUOTE_MAC, number_for_mac
 from ...wire.messages import MAC
 from ..system import inotify
-from ..system.tool import ask_tool
+from ..system.tool import run_tool
 from . import iproute, rtnetlink
 
 SYS_NET = pathlib.Path("/sys/class/net")
@@ -269,7 +269,7 @@ def _libvirt_leases(text: str) -> list[tuple[str, str, str]]:
     return [(str(row.get("expiry-time")), str(row.get("mac-address")), str(row.get("ip-address"))) for row in rows]
 
 
-def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest: int, deadline: Deadline) -> str:
+def run_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest: int, deadline: Deadline) -> str:
     """The address that the site's own map gives a guest (`ip_to_mac_script`).
 
     Args:
@@ -286,7 +286,7 @@ def ask_static_map(script: pathlib.Path, node: str, guests_per_node: int, guest:
             # with an ACL the group bits are its mask, so that a right granted there shows here too
             if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & 0o022:
                 raise SiteFault(str(path), "can be written by others than root: not run", "see ip_to_mac_script")
-        done = ask_tool([str(script), node, str(guests_per_node), str(guest)], deadline.left_s(STATIC_MAP_S))
+        done = run_tool([str(script), node, str(guests_per_node), str(guest)], deadline.left_s(STATIC_MAP_S))
     except subprocess.TimeoutExpired as error:
         raise SiteFault(
             what, f"gave no answer within {error.timeout:.0f} s", "see ip_to_mac_script in vtorque.yml"

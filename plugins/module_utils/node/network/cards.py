@@ -57,7 +57,7 @@ def find_networks(names: str, settings: NodeSettings) -> tuple[Network, ...]:
 
     Args:
         names: as in `GuestSpec.networks`.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         UserFault: this node's list has one of them not.
@@ -105,7 +105,7 @@ def cards_of(networks: t.Iterable[Network], slot: int, rank: int, key: str, sett
         slot: of the guest.
         rank: of the guest.
         key: `state.layout.job_key` of its start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         SiteFault: the node has no number, or a network no address for this guest.
@@ -142,7 +142,7 @@ def create_networks(part: NodePart, settings: NodeSettings, deadline: Deadline, 
 
     Args:
         part: what is asked; its guests, and the nodes that have such.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: of the making.
         step: may end the making before.
 
@@ -168,18 +168,18 @@ def create_networks(part: NodePart, settings: NodeSettings, deadline: Deadline, 
         private.create(job_key(part.job_id, part.start), wanted, settings, deadline)
 
 
-def written(cards: t.Iterable[Card]) -> str:
+def format_addresses(cards: t.Iterable[Card]) -> str:
     """Return the addresses of cards as `GuestFacts.networks` has them."""
     return " ".join(f"{card.network.name}={card.address}" for card in cards)
 
 
-def held_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
+def list_confined_devices(networks: str, slot: int, settings: NodeSettings) -> tuple[str, ...]:
     """Return the devices of further cards of a guest that have rules; that of `RDMA` has flows in their place.
 
     Args:
-        networks: of the guest, as `written` has them.
+        networks: of the guest, as `format_addresses` has them.
         slot: of the guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     free = {network.name for network in settings.networks if not network.confined}
     names = enumerate(read_addresses(networks), 1)
@@ -190,9 +190,9 @@ def confined(networks: str, slot: int, settings: NodeSettings) -> t.Iterator[tup
     """Yield each card of a guest that the rules of guests hold, with the name of its network.
 
     Args:
-        networks: of the guest, as `written` has them.
+        networks: of the guest, as `format_addresses` has them.
         slot: of the guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     known = {network.name: network for network in settings.networks}
     for number, (name, address) in enumerate(read_addresses(networks).items(), 1):

@@ -17,7 +17,7 @@ from ...errors import NodeFault, VTorqueError
 from ...system.clock import Deadline
 from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S
-from ..system.tool import ask_tool
+from ..system.tool import run_tool
 
 _NONE_THERE = "RTNETLINK answers: No such file or directory"
 
@@ -131,7 +131,7 @@ def _read_rows(arguments: t.Sequence[str], deadline: Deadline, program: str = "i
 
 def _run(arguments: t.Sequence[str], deadline: Deadline, program: str = "ip") -> subprocess.CompletedProcess[str]:
     try:
-        return ask_tool([program, *arguments], deadline.left_s(ADDRESSES_ANSWER_S))
+        return run_tool([program, *arguments], deadline.left_s(ADDRESSES_ANSWER_S))
     except subprocess.TimeoutExpired as error:
         raise _failure(arguments, f"gave no answer within {error.timeout:.1f} s", program) from error
     except OSError as error:

@@ -63,14 +63,14 @@ class Guest(t.NamedTuple):
     tagged: bool = False
 
 
-def hold(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
+def apply_rules(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
     """Hold guests to these rules from now on, in place of those that they had.
 
     Args:
         guests: before they boot; their addresses are bound to what servers of addresses answer them, and to the one
             that is proven (`bind`).
         whom: they may reach.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
@@ -124,13 +124,13 @@ def _addresses_of(guest: Guest) -> tuple[str, ...]:
     own, chain = _own(guest.device), _answers(guest.device)
     proven = f", {guest.address}" if guest.address else ""
     return (
-        *_chain(chain, () if guest.address else _given(guest)),
+        *_chain(chain, () if guest.address else _match_answers(guest)),
         f"flush set {FAMILY} {TABLE} {own}",
         f"add element {FAMILY} {TABLE} {own} {{ 0.0.0.0{proven} }}",
     )
 
 
-def _given(guest: Guest) -> tuple[str, ...]:
+def _match_answers(guest: Guest) -> tuple[str, ...]:
     """The kernel learns the address from an answer before the guest has it (RFC 2131: op, chaddr, yiaddr).
 
     Guests answer nobody, wherever they may send else (`rules`), so that whoever does is the site's.
@@ -146,7 +146,7 @@ def _chain(name: str, its_rules: t.Iterable[str], hook: str = "") -> t.Iterator[
 
 
 def _last_rules(device: str) -> tuple[str, ...]:
-    """Of the chain in which ends what is not let go; of what is for everybody, such as a search, nobody hears."""
+    """Return the rules that drop what no other rule lets through; of what is for everybody nothing is counted."""
     place = "ip daddr . meta l4proto . th dport"
     return (
         f"ip daddr != 224.0.0.0/3 meta l4proto {{ tcp, udp }} add @{_dropped(device)} {{ {place} }}",
@@ -170,8 +170,8 @@ def rules(guest: Guest, whom: Reach) -> tuple[str, ...]:
         f"ip saddr {own} udp sport 68 udp dport 67 @th,288,48 0x{mac.replace(':', '')} accept",
         "ip saddr 0.0.0.0 drop",
         f"ip saddr != {own} drop",
-        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by `_given`,
-        # whatever the address within; the kernel looks for the ports in later parts of a packet, too
+        # whom a frame is for stands in its MAC address: a server of addresses is believed by guests, and by
+        # `_match_answers`, whatever the address within; the kernel looks for the ports in later parts of a packet, too
         "ip frag-off & 0x1fff == 0 udp dport 68 drop",
         "udp sport 67 udp dport 68 drop",
         f"ip daddr @{job} accept",
@@ -202,7 +202,7 @@ def bind(guests: t.Sequence[Guest], settings: NodeSettings) -> None:
 
     Args:
         guests: that are held; with their addresses.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
@@ -217,7 +217,7 @@ def admit(guests: t.Sequence[Guest], job: t.Sequence[str], hosts: t.Sequence[str
         guests: that are held; with their addresses.
         job: addresses of guests, theirs too.
         hosts: addresses of bare hosts; not their batch system's ports.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not do it.
@@ -236,7 +236,7 @@ def admitted(device: str, settings: NodeSettings) -> tuple[tuple[str, ...], tupl
 
     Args:
         device: the guest's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: this node's packet filter does not tell.
@@ -251,7 +251,7 @@ def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
 
     Args:
         devices: of guests that are gone.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         Of which devices there were any, as words: with some of where they were not let go.
@@ -260,7 +260,7 @@ def let_go(devices: t.Iterable[str], settings: NodeSettings) -> tuple[str, ...]:
         NodeFault: this node's packet filter does not do it.
     """
     there = _elements(settings)
-    mine = sorted(set(devices) & set(_held(there)))
+    mine = sorted(set(devices) & set(_confined_devices(there)))
     if mine:
         lines = [line for device in mine for line in _removal(device)]
         lines += [
@@ -290,16 +290,16 @@ def _removal(device: str) -> t.Iterator[str]:
     yield from (f"delete set {FAMILY} {TABLE} {name}" for name in (*_sets(device), _own(device), _dropped(device)))
 
 
-def held(settings: NodeSettings) -> tuple[str, ...]:
+def list_confined_devices(settings: NodeSettings) -> tuple[str, ...]:
     """The devices for which there are rules; () also where this node never had any since it booted.
 
     Raises:
         NodeFault: this node's packet filter does not tell.
     """
-    return _held(_elements(settings))
+    return _confined_devices(_elements(settings))
 
 
-def _held(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
+def _confined_devices(there: dict[str, list[t.Any]]) -> tuple[str, ...]:
     return tuple(
         sorted(str(name) for name, _verdict in there.get(BY_DEVICE, []) if NodeSettings.slot_of(str(name)) is not None)
     )
@@ -318,7 +318,7 @@ def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
 
 
 def check(settings: NodeSettings) -> None:
-    """Would this node's packet filter take a guest's rules?  They are shown to the kernel, and not kept.
+    """Check that this node's packet filter accepts a guest's rules; the kernel reads them and drops them.
 
     Raises:
         NodeFault: it would not.

@@ -93,7 +93,7 @@ def create(key: str, wanted: t.Sequence[Wanted], settings: NodeSettings, deadlin
     Args:
         key: `state.layout.job_key` of the start.
         wanted: networks, and who else is on each; (): this node alone.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: of the making.
 
     Raises:
@@ -135,7 +135,7 @@ def remove(key: str, settings: NodeSettings) -> tuple[str, ...]:
 
     Args:
         key: `state.layout.job_key` of the start.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         What was removed, as words.

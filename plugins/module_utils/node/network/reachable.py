@@ -39,7 +39,7 @@ def reach(settings: NodeSettings, node: str, servers: t.Sequence[str], deadline:
     """Whom guests may speak to, by the site's word.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         node: its address on the bridge; "" where nobody is held yet.
         servers: of what this job's guests mount; names or addresses.
         deadline: of the making.

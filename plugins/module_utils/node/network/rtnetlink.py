@@ -132,10 +132,10 @@ class Table:
         self._before: set[tuple[str, bytes]] = set()
         # first the subscription, then the question: nothing falls between
         self.socket = _open(RTMGRP_NEIGH)
-        self._ask()
+        self._request_dump()
         self.socket.setblocking(False)
 
-    def _ask(self) -> None:
+    def _request_dump(self) -> None:
         self.socket.send(dump_request())
 
     def read(self) -> t.Iterator[tuple[str, str]]:
@@ -154,7 +154,7 @@ class Table:
             except BlockingIOError:
                 return
             except OSError:
-                self._ask()  # the buffer ran over (ENOBUFS): the table still has what was missed
+                self._request_dump()  # the buffer ran over (ENOBUFS): the table still has what was missed
                 continue
             for kind, sequence, content in messages(data):
                 entry = read_entry(sequence, content) if kind == RTM_NEWNEIGH else None

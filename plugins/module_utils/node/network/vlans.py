@@ -22,7 +22,7 @@ from ...system.clock import Deadline
 from ...time_budget import ADDRESSES_ANSWER_S
 from ..state import start_lock
 from ..state.settings import NodeSettings
-from ..system.tool import ask_tool
+from ..system.tool import run_tool
 from . import addresses, iproute
 
 _BRIDGE, _TAGGER = "vtb", "vtv"
@@ -86,7 +86,7 @@ def _kernel_has_vlans() -> bool:
     if KERNEL_HAS.exists():
         return True
     try:
-        done = ask_tool(["modprobe", "--dry-run", "--quiet", MODULE], ADDRESSES_ANSWER_S)
+        done = run_tool(["modprobe", "--dry-run", "--quiet", MODULE], ADDRESSES_ANSWER_S)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -151,4 +151,4 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
 
 
 def _alone(settings: NodeSettings, deadline: Deadline) -> t.ContextManager[object]:
-    return start_lock.held(settings.run_dir / "locks" / "vlans", settings, deadline)
+    return start_lock.lock_alone(settings.run_dir / "locks" / "vlans", settings, deadline)

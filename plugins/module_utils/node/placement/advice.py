@@ -15,10 +15,10 @@ from ...errors import SiteFault
 from ...system.clock import Deadline
 from ...time_budget import NUMAD_S
 from ..system import cpus
-from ..system.tool import ask_tool
+from ..system.tool import run_tool
 
 
-def ask(program: pathlib.Path, vcpus: int, memory_mib: int, deadline: Deadline) -> cpus.Cores:
+def query_numad(program: pathlib.Path, vcpus: int, memory_mib: int, deadline: Deadline) -> cpus.Cores:
     """Return the cells that numad advises for so much (numad(8), `-w`).
 
     Args:
@@ -34,7 +34,7 @@ def ask(program: pathlib.Path, vcpus: int, memory_mib: int, deadline: Deadline) 
     command = [str(program), "-S", "0", "-w", f"{vcpus}:{memory_mib}"]
     what = " ".join(command)
     try:
-        done = ask_tool(command, deadline.left_s(NUMAD_S))
+        done = run_tool(command, deadline.left_s(NUMAD_S))
     except subprocess.TimeoutExpired as error:
         raise SiteFault(what, f"gave no answer within {error.timeout:.0f} s") from error
     except OSError as error:

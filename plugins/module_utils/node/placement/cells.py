@@ -30,7 +30,7 @@ class Shape:
         sockets: of the guest.
         cores: of each socket.
         threads: of each core.
-        dedicated: has each vCPU one core, on which no other thread of the guest runs?
+        dedicated: whether each vCPU has one core, on which no other thread of the guest runs.
         page_kib: of its memory; 0: ordinary pages.
     """
 
@@ -45,7 +45,7 @@ class Shape:
     @property
     def host_cells(self) -> str:
         """The node's cells that have its memory, as libvirt writes lists."""
-        return cpus.written(sorted({cell.host_cell for cell in self.cells}))
+        return cpus.format_cores(sorted({cell.host_cell for cell in self.cells}))
 
     @property
     def memory_by_cell(self) -> dict[int, int]:

@@ -37,7 +37,10 @@ def claim(directory: pathlib.Path, pins: Pins, promise: Promise | None = None) -
     Raises:
         VTorqueError: it was not written.
     """
-    content: dict[str, t.Any] = {"vcpus": list(map(cpus.written, pins.vcpus)), "others": cpus.written(pins.others)}
+    content: dict[str, t.Any] = {
+        "vcpus": list(map(cpus.format_cores, pins.vcpus)),
+        "others": cpus.format_cores(pins.others),
+    }
     if pins.io_least:
         content["io_least"] = pins.io_least
     if promise is not None and (promise.cells or promise.pages):
@@ -47,7 +50,7 @@ def claim(directory: pathlib.Path, pins: Pins, promise: Promise | None = None) -
     files.write(directory / FILE, json.dumps(content))
 
 
-def note_taken(directory: pathlib.Path) -> None:
+def note_pages_in_use(directory: pathlib.Path) -> None:
     """Write down that a guest's qemu has its pages: from now on they are no longer among the free ones.
 
     Args:
@@ -64,7 +67,7 @@ def read_promises(settings: NodeSettings, but: str, running: t.Collection[str]) 
     """Read which memory the guests of other starts have; as `read_claims`.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         but: the start that does not count (`state.layout.job_key`).
         running: the names of all domains of this node.
 
@@ -92,7 +95,7 @@ def read_claims(settings: NodeSettings, but: str, running: t.Collection[str]) ->
     it is what the sweep has not removed yet.  A guest whose memory is on the disk has none until it returns.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         but: the start that does not count (`state.layout.job_key`).
         running: the names of all domains of this node.
 
@@ -113,7 +116,7 @@ def _living(settings: NodeSettings, but: str, running: t.Collection[str]) -> t.I
     """The directories of guests that live, with the keys of their starts; a guest whose memory is saved has nothing."""
     for start in entries(settings.guests_dir):
         for guest in entries(start) if start.name != but else ():
-            lives = guest.name in running or start_lock.is_held(start_lock.start_lock(settings, start.name))
+            lives = guest.name in running or start_lock.is_locked(start_lock.start_lock(settings, start.name))
             if lives and (guest.name in running or not saved_memory.needs_nothing(guest)):
                 yield start.name, guest
 

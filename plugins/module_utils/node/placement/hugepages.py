@@ -21,7 +21,7 @@ from ...system.process import process_id
 from ..state import slots
 from ..state.directories import entries
 from ..state.settings import NodeSettings
-from ..state.start_lock import held
+from ..state.start_lock import lock_alone
 from .ledger import Pool, PoolId, page_name
 
 NODES = pathlib.Path("/sys/devices/system/node")
@@ -89,7 +89,7 @@ def announce(missing: t.Mapping[PoolId, int], key: str, settings: NodeSettings) 
     Raises:
         VTorqueError: it was not written.
     """
-    settle(settings)
+    finish_interrupted(settings)
     pools = read_pools()
     files.make_directory(settings.pages_dir)
     due = [(pool, pools.get(pool, Pool(0, 0)).total, more) for pool, more in sorted(missing.items())]
@@ -118,7 +118,7 @@ def raise_pools(key: str, settings: NodeSettings) -> tuple[dict[PoolId, int], st
     return got, next(filter(None, whys), "")
 
 
-def settle(settings: NodeSettings) -> None:
+def finish_interrupted(settings: NodeSettings) -> None:
     """Find out what those did who were killed while they raised pools; the caller holds the lock of claims.
 
     Args:
@@ -148,13 +148,13 @@ def give_back(key: str, settings: NodeSettings) -> tuple[str, ...]:
     """
     if not (settings.pages_dir / key).exists():
         return ()
-    with held(settings.run_dir / "locks" / slots.LOCK, settings, Deadline.after(LOCK_S)):
+    with lock_alone(settings.run_dir / "locks" / slots.LOCK, settings, Deadline.after(LOCK_S)):
         return lower_pools(key, settings)
 
 
 def lower_pools(key: str, settings: NodeSettings) -> tuple[str, ...]:
     """As `give_back`; the caller holds the lock of claims."""
-    settle(settings)
+    finish_interrupted(settings)
     boot, _due, got = _read(settings.pages_dir / key)
     removed = []
     for (cell, kib), count in sorted(got.items()) if boot == process_id.boot_id() else ():

@@ -60,7 +60,7 @@ class Promise:
         ordinary_mib: that is in whatever cell the kernel takes.
         cells: MiB of ordinary memory that each cell must have.
         pages: huge pages that each pool must have.
-        taken: are the pages its own already, and no longer free?
+        taken: whether the guest has the pages already, so that they are no longer free.
     """
 
     ordinary_mib: int = 0

@@ -150,7 +150,7 @@ class _Free:
         self._left = set(job_cores)
 
     def cells(self) -> list[Cell]:
-        """Those in which something is left."""
+        """Return the cells in which processors are left."""
         return [cell for cell in self._cells.values() if self.count(cell, one_thread=False)]
 
     def cores(self, cell: Cell) -> list[tuple[Core, cpus.Cores]]:

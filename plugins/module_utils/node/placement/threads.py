@@ -98,8 +98,8 @@ def place_threads(
         if last:
             thread, wanted = astray[0]
             why = (
-                f"{thread.name} ({thread.number}) may run on {cpus.written(thread.allowed)}, and its place is "
-                f"{cpus.written(wanted)}: it cannot be moved"
+                f"{thread.name} ({thread.number}) may run on {cpus.format_cores(thread.allowed)}, and its place is "
+                f"{cpus.format_cores(wanted)}: it cannot be moved"
             )
             raise NodeFault(f"the threads of guest {guest}", why, "does something else on this node place threads?")
         for thread, wanted in astray:

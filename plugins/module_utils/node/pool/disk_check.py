@@ -52,7 +52,7 @@ def open_disk(path: pathlib.Path) -> t.BinaryIO:
     return stream
 
 
-def look(stream: t.BinaryIO, what: str, *, format: str = "", max_bytes: int = 0) -> DiskHeader:
+def inspect_header(stream: t.BinaryIO, what: str, *, format: str = "", max_bytes: int = 0) -> DiskHeader:
     """Look at the header of a disk file.
 
     Args:
@@ -118,7 +118,7 @@ def inspect(image: Image) -> DiskHeader:
     what = f"image {image.name}"
     try:
         with open_disk(image.path) as stream:
-            header = look(stream, what, format=image.format)
+            header = inspect_header(stream, what, format=image.format)
     except OSError as error:
         if image.kept_in == "pool" and error.errno in NOT_THERE:
             raise ImageFault(what, f"{image.path}: {error.strerror or error}") from error
@@ -216,11 +216,11 @@ def run_qemu_img(
                 process.kill()
                 raise
         if process.returncode not in good:
-            reason = " ".join(_written(errors, 4096).split())[:500] or f"status {process.returncode}"
+            reason = " ".join(_read_output(errors, 4096).split())[:500] or f"status {process.returncode}"
             if process.returncode < 0:
                 reason = f"was ended by signal {-process.returncode}: it took more than an image needs; {reason}"
             raise fault(what, reason)
-        return _written(out, WORDS_BYTES)
+        return _read_output(out, WORDS_BYTES)
 
 
 def _unseen(name: str) -> t.BinaryIO:
@@ -228,6 +228,6 @@ def _unseen(name: str) -> t.BinaryIO:
     return os.fdopen(os.memfd_create(name), "w+b", buffering=0)
 
 
-def _written(stream: t.BinaryIO, count: int) -> str:
+def _read_output(stream: t.BinaryIO, count: int) -> str:
     stream.seek(0)
     return stream.read(count).decode("utf-8", "replace")

@@ -75,7 +75,7 @@ class DiskHeader:
     Attributes:
         format: `qcow2`, or `raw` for what is no format that anybody knows.
         virtual_bytes: size that a guest sees.
-        partitioned: does a raw disk begin with a table of partitions?
+        partitioned: whether a raw disk begins with a table of partitions.
     """
 
     format: str

@@ -19,8 +19,8 @@ from . import disk_check, images
 from .checksum import Advance, copy, ignore_progress
 from .disk_format import DiskHeader
 from .images import Image
-from .revision import Wanted, check_name, newest, open_source, record_of
-from .staging_area import RETIRED, explain_os_errors, settle, workplace
+from .revision import RevisionSpec, check_name, newest, open_source, record_of
+from .staging_area import RETIRED, explain_os_errors, sync_path, workplace
 
 CHECK_S = 1800.0
 """For qemu-img's walk through a disk: 20 GiB of it take seconds."""
@@ -31,7 +31,7 @@ BOOT_PARTS = {"kernel": "vmlinuz", "initrd": "initrd"}
 
 
 def publish(
-    wanted: Wanted,
+    wanted: RevisionSpec,
     pool: pathlib.Path,
     *,
     advance: Advance = ignore_progress,
@@ -67,7 +67,7 @@ def publish(
     with workplace(pool, what, owner_uid=owner_uid) as stage:
         stage.mkdir(mode=0o700)
         if wanted.disk is None:
-            _keep(t.cast("Image", before), stage, record)
+            _link_disk(t.cast("Image", before), stage, record)
         else:
             _bring_disk(wanted, stage, record, pool, advance, max_bytes, qemu_img)
         _bring_boot(wanted, stage, record, advance)
@@ -97,7 +97,7 @@ def _staged(stage: pathlib.Path, record: t.Mapping[str, t.Any]) -> Image:
     )
 
 
-def foreseen(wanted: Wanted, before: Image | None, *, max_bytes: int = 0) -> dict[str, t.Any]:
+def foreseen(wanted: RevisionSpec, before: Image | None, *, max_bytes: int = 0) -> dict[str, t.Any]:
     """What `publish` would say in the record, as far as headers tell; nothing is changed.
 
     Args:
@@ -112,19 +112,19 @@ def foreseen(wanted: Wanted, before: Image | None, *, max_bytes: int = 0) -> dic
     record = record_of(wanted, before)
     if wanted.disk:
         with open_source(wanted.disk) as stream:
-            header = _look(stream, wanted, max_bytes)
+            header = _inspect_source(stream, wanted, max_bytes)
         record.update({"format": header.format, "virtual_bytes": header.virtual_bytes})
     return record
 
 
-def _look(stream: t.BinaryIO, wanted: Wanted, max_bytes: int) -> DiskHeader:
+def _inspect_source(stream: t.BinaryIO, wanted: RevisionSpec, max_bytes: int) -> DiskHeader:
     """At the source, so that nothing is copied in vain."""
     demanded = wanted.format or _bare(stream, wanted)
-    return disk_check.look(stream, f"{wanted.disk}", format=demanded, max_bytes=max_bytes)
+    return disk_check.inspect_header(stream, f"{wanted.disk}", format=demanded, max_bytes=max_bytes)
 
 
 def _bring_disk(
-    wanted: Wanted,
+    wanted: RevisionSpec,
     stage: pathlib.Path,
     record: dict[str, t.Any],
     pool: pathlib.Path,
@@ -134,13 +134,13 @@ def _bring_disk(
 ) -> None:
     path = t.cast("pathlib.Path", wanted.disk)
     with open_source(path) as stream:
-        header = _look(stream, wanted, max_bytes)
+        header = _inspect_source(stream, wanted, max_bytes)
         _room(os.fstat(stream.fileno()), path, pool)
         disk = stage / f"disk.{header.format}"
         found, size = copy(stream, disk, f"{path}", advance)
     # what counts is what was copied, which nobody else can write
     with open_source(disk) as stream:
-        header = disk_check.look(stream, f"{path}", format=header.format, max_bytes=max_bytes)
+        header = disk_check.inspect_header(stream, f"{path}", format=header.format, max_bytes=max_bytes)
     try:
         disk_check.prove(disk, header, Deadline.after(CHECK_S), qemu_img=qemu_img)
     except ImageFault as error:
@@ -156,7 +156,7 @@ def _bring_disk(
     )
 
 
-def _bare(stream: t.BinaryIO, wanted: Wanted) -> str:
+def _bare(stream: t.BinaryIO, wanted: RevisionSpec) -> str:
     """What a kernel boots may be a bare file system, without a table of partitions."""
     stream.seek(0)
     return "raw" if wanted.kernel and stream.read(4) != b"QFI\xfb" else ""
@@ -171,7 +171,7 @@ def _room(facts: os.stat_result, path: pathlib.Path, pool: pathlib.Path) -> None
         raise OSError(errno.ENOSPC, f"{facts.st_blocks // 2} KiB are needed, {disk.free >> 10} KiB are free")
 
 
-def _bring_boot(wanted: Wanted, stage: pathlib.Path, record: dict[str, t.Any], advance: Advance) -> None:
+def _bring_boot(wanted: RevisionSpec, stage: pathlib.Path, record: dict[str, t.Any], advance: Advance) -> None:
     for key, name in BOOT_PARTS.items():
         path: pathlib.Path | None = getattr(wanted, key)
         if path:
@@ -182,8 +182,8 @@ def _bring_boot(wanted: Wanted, stage: pathlib.Path, record: dict[str, t.Any], a
             record["boot"] = {**record["boot"], key: name, f"{key}_sha256": found}
 
 
-def _keep(before: Image, stage: pathlib.Path, record: dict[str, t.Any]) -> None:
-    """The same disk under another record: a second name of the file, since neither ever changes."""
+def _link_disk(before: Image, stage: pathlib.Path, record: dict[str, t.Any]) -> None:
+    """Give the same disk another record: a second name of the file, since neither ever changes."""
     for path in (before.path, *filter(None, (before.boot.kernel, before.boot.initrd))):
         try:
             os.link(path, stage / path.name)
@@ -202,7 +202,7 @@ def _appear(stage: pathlib.Path, record: dict[str, t.Any], pool: pathlib.Path) -
     while True:
         name = f"{record['name']}@{_next_revision(record['name'], pool)}"
         _write_record(stage / "record.json", {**record, "revision": int(name.rpartition("@")[2])})
-        settle(stage)
+        sync_path(stage)
         try:
             stage.rename(pool / name)
         except OSError as error:
@@ -210,7 +210,7 @@ def _appear(stage: pathlib.Path, record: dict[str, t.Any], pool: pathlib.Path) -
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             continue
-        settle(pool)
+        sync_path(pool)
         return name
 
 

@@ -109,7 +109,7 @@ class Recipe:
     commands: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """The same for recipes that make the same of the same packages, however they are written down.
+        """Return a digest that is equal for recipes that make the same of the same packages, however they are written.
 
         Raises:
             OSError: a source cannot be read.

@@ -17,7 +17,7 @@ from ...wire.messages import IMAGE_NAME
 from ..state import directories
 from . import images
 from .disk_format import backing_file
-from .staging_area import RETIRED, explain_os_errors, settle, workplace
+from .staging_area import RETIRED, explain_os_errors, sync_path, workplace
 
 PROC = pathlib.Path("/proc")
 
@@ -117,14 +117,14 @@ def remove(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path, *, owner_ui
         refuse_used(entry, pool, guests_dir)
         if not os.path.lexists(pool / entry):
             raise UserFault(f"image {entry}", f"no such image in {pool}", "vmgr image list")
-        _keep_number(entry, pool)
+        _save_number(entry, pool)
         (pool / entry).rename(gone)
         late = users(entry, pool, guests_dir)
         if late:
             # a guest began between the two looks
             gone.rename(pool / entry)
             _refuse(what, late)
-        settle(pool)
+        sync_path(pool)
 
 
 def refuse_used(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path) -> None:
@@ -141,7 +141,7 @@ def refuse_used(entry: str, pool: pathlib.Path, guests_dir: pathlib.Path) -> Non
     _refuse(f"image {entry} was not deleted", users(entry, pool, guests_dir))
 
 
-def _keep_number(entry: str, pool: pathlib.Path) -> None:
+def _save_number(entry: str, pool: pathlib.Path) -> None:
     """An empty file a name: the greatest number of a revision that went, before it goes."""
     name, at, number = entry.rpartition("@")
     if not at:

@@ -27,7 +27,7 @@ WARM = "1"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class RevisionSpec:
     """An image as it is to be; None: as the revision before, where there is one.
 
     Attributes:
@@ -40,8 +40,8 @@ class Wanted:
         kernel: boots the disk, and is kept beside it.
         made: how it was made, in words.
         inputs: a digest of what it was made of, for who makes it again.
-        rdma: have guests of it verbs (`vrdma=true`)?  `yes` or `no`; "": not known.
-        warm: do its guests take the first order of a warm start?  That is of the disk, and goes with a new one.
+        rdma: whether its guests have verbs (`vrdma=true`): `yes` or `no`; "": not known.
+        warm: whether its guests accept the first order of a warm start; it belongs to the disk.
         source: of what it was made, in words; "": of the disk file.
     """
 
@@ -102,7 +102,7 @@ def newest(name: str, pool: pathlib.Path, *, owner_uid: int = 0) -> Image | None
     return images.find(name, pool, owner_uid=owner_uid)
 
 
-def same(wanted: Wanted, before: Image, *, advance: Advance = ignore_progress) -> bool:
+def same(wanted: RevisionSpec, before: Image, *, advance: Advance = ignore_progress) -> bool:
     """Return whether the newest revision is what is wanted already.
 
     Args:
@@ -142,7 +142,7 @@ def _holds(path: pathlib.Path, known: str | None, present: pathlib.Path | None, 
     return found == known
 
 
-def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
+def record_of(wanted: RevisionSpec, before: Image | None) -> dict[str, t.Any]:
     """What is known of a revision before any file is read.
 
     Args:
@@ -183,11 +183,11 @@ def record_of(wanted: Wanted, before: Image | None) -> dict[str, t.Any]:
     }
     if warm := WARM if wanted.warm else "" if wanted.disk else str(old.get("warm") or ""):
         record["warm"] = warm
-    _check_words(record)
+    _check_texts(record)
     return record
 
 
-def _check_words(record: t.Mapping[str, t.Any]) -> None:
+def _check_texts(record: t.Mapping[str, t.Any]) -> None:
     what = f"image {record['name']}"
     if not record["distro"]:
         raise UserFault(what, "of which distribution is it?", "debian, ubuntu, redhat, centos, rocky, alma or osv")
@@ -201,7 +201,7 @@ def _check_words(record: t.Mapping[str, t.Any]) -> None:
         raise UserFault(what, f"the command line of its kernel has more than {images.CMDLINE} characters")
 
 
-def _boot(wanted: Wanted, before: Image | None) -> dict[str, str]:
+def _boot(wanted: RevisionSpec, before: Image | None) -> dict[str, str]:
     if wanted.kernel:
         return {"mode": "kernel", "cmdline": wanted.cmdline or ""}
     old = dict(before.record["boot"]) if before else {"mode": "bios"}
@@ -232,7 +232,7 @@ def _who() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def bytes_to_read(wanted: Wanted) -> int:
+def bytes_to_read(wanted: RevisionSpec) -> int:
     """How much `publish` tells its `advance` of, at most.
 
     Args:

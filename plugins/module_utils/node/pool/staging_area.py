@@ -54,7 +54,7 @@ def workplace(pool: pathlib.Path, what: str, *, owner_uid: int = 0) -> t.Iterato
     if os.geteuid() != owner_uid:
         raise UserFault(what, "the pool is root's", "call it as root")
     with explain_os_errors(what, pool):
-        take_away_left(pool)
+        remove_leftovers(pool)
         lock = _lock(pool)
         place = lock.path.with_suffix("")
         try:
@@ -99,7 +99,7 @@ def _lock(pool: pathlib.Path) -> Lock:
     raise SiteFault(f"pool {pool}", "somebody takes away what is being made there")
 
 
-def take_away_left(pool: pathlib.Path) -> None:
+def remove_leftovers(pool: pathlib.Path) -> None:
     """Remove what was left by who was killed.
 
     Args:
@@ -121,7 +121,7 @@ def take_away_left(pool: pathlib.Path) -> None:
                 lock.close()
 
 
-def settle(path: pathlib.Path) -> None:
+def sync_path(path: pathlib.Path) -> None:
     """Have the system write a file or directory down.
 
     Args:

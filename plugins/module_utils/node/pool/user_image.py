@@ -36,7 +36,7 @@ class OwnImage:
 
 
 @leaves_nothing
-def look(path: str, max_mib: int) -> OwnImage:
+def inspect_image(path: str, max_mib: int) -> OwnImage:
     """What an image of the user's is; for a process of their own uid.
 
     Args:

@@ -23,7 +23,7 @@ from ...system.clock import Deadline
 from ...system.process.process_id import ProcessId
 from ...system.process.processes import ProcessHandle, open_process, wait_all
 from ...text import printable
-from ...time_budget import LEFT_PROCESSES_GRACE_S, LEFT_PROCESSES_ROUND_S
+from ...time_budget import LEFTOVER_PROCESSES_GRACE_S, LEFTOVER_PROCESSES_ROUND_S
 
 PROC = pathlib.Path("/proc")
 COMMAND_LIMIT = 60
@@ -50,7 +50,7 @@ class Marks:
 
 
 @frozen
-class Seen:
+class UserProcess:
     """A living process of the job's user.
 
     Attributes:
@@ -65,7 +65,7 @@ class Seen:
         return f"{self.pid} ({self.command})"
 
 
-def look(marks: Marks) -> tuple[Seen, ...]:
+def list_processes(marks: Marks) -> tuple[UserProcess, ...]:
     """Every process of the job's user on this node, by number."""
     session = _session(marks)
     pids = sorted(int(path.name) for path in PROC.glob("[0-9]*"))
@@ -82,9 +82,9 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
     Returns:
         What was ended, and what is left of the job, as words.
     """
-    signalled: dict[int, Seen] = {}
-    number, pause_s = signal.SIGTERM, LEFT_PROCESSES_GRACE_S
-    while ours := [seen for seen in look(marks) if seen.ours]:
+    signalled: dict[int, UserProcess] = {}
+    number, pause_s = signal.SIGTERM, LEFTOVER_PROCESSES_GRACE_S
+    while ours := [seen for seen in list_processes(marks) if seen.ours]:
         if deadline.passed:
             return tuple(str(one) for pid, one in signalled.items() if pid not in _pids(ours)), tuple(map(str, ours))
         handles = [handle for seen in ours if (handle := _signal(seen.pid, marks, number)) is not None]
@@ -94,11 +94,11 @@ def end(marks: Marks, deadline: Deadline) -> tuple[tuple[str, ...], tuple[str, .
         finally:
             for handle in handles:
                 handle.close()
-        number, pause_s = signal.SIGKILL, LEFT_PROCESSES_ROUND_S
+        number, pause_s = signal.SIGKILL, LEFTOVER_PROCESSES_ROUND_S
     return tuple(map(str, signalled.values())), ()
 
 
-def _pids(some: t.Iterable[Seen]) -> set[int]:
+def _pids(some: t.Iterable[UserProcess]) -> set[int]:
     return {one.pid for one in some}
 
 
@@ -135,7 +135,7 @@ def _session(marks: Marks) -> int:
     return 0 if known and marks.shell is not None and marks.shell.start_ticks != began else marks.session
 
 
-def _seen(pid: int, marks: Marks, session: int) -> Seen | None:
+def _seen(pid: int, marks: Marks, session: int) -> UserProcess | None:
     """What a process is to the job; None: it is not of the job's user, or is over."""
     process = PROC / str(pid)
     try:
@@ -153,7 +153,7 @@ def _seen(pid: int, marks: Marks, session: int) -> Seen | None:
         return None
     ours = (session > 0 and int(its_session) == session) or in_cgroup(cgroups, marks.job_id)
     # its name is what it likes, line ends among it
-    return Seen(pid, printable(name.partition("(")[2][:COMMAND_LIMIT]), ours)
+    return UserProcess(pid, printable(name.partition("(")[2][:COMMAND_LIMIT]), ours)
 
 
 def in_cgroup(text: str, job_id: str) -> bool:

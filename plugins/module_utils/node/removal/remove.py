@@ -28,16 +28,16 @@ from ..state.directories import entries
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
 from ..telemetry import node_figures, textfile
-from .inventory import end_processes
+from .leftovers import end_processes
 
 
-def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
+def remove_start(job_id: str, start: int, settings: NodeSettings, domains: Domains) -> tuple[str, ...]:
     """Take away everything of a start: domains first, slots last, so that no name or MAC is free too early.
 
     Args:
         job_id: of the job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
 
     Returns:
@@ -82,7 +82,7 @@ def remove(job_id: str, start: int, settings: NodeSettings, domains: Domains) ->
         # without a bridge there is nothing to forget
         with contextlib.suppress(NodeFault):
             addresses.flush(macs, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
-    mine = [slot for slot, holder in slots.taken(settings).items() if holder.partition("/")[0] == key]
+    mine = [slot for slot, holder in slots.read_slots(settings).items() if holder.partition("/")[0] == key]
     for slot in mine:
         settings.agent_socket(slot).unlink(missing_ok=True)
     taps = [device for slot in mine for device in settings.tap_names(slot)]

@@ -49,10 +49,10 @@ class Suspects:
         return self.now_s - self._first_s.setdefault(key, self.now_s)
 
     def clear(self, key: str) -> None:
-        """It lives, or it is gone."""
+        """Forget a start, which lives or is gone."""
         self._first_s.pop(key, None)
 
-    def keep_only(self, keys: set[str]) -> None:
+    def forget_others(self, keys: set[str]) -> None:
         """Forget what is not here any more."""
         for key in set(self._first_s) - keys:
             del self._first_s[key]

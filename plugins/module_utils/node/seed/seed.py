@@ -30,15 +30,15 @@ class Card(t.Protocol):
 
     @property
     def mac(self) -> str:
-        """Its own."""
+        """Return the card's MAC address."""
 
     @property
     def interface(self) -> str:
-        """Its address with its network."""
+        """Return the card's address with its network."""
 
     @property
     def mtu(self) -> int:
-        """Its own; 0: as the guest has it."""
+        """Return the card's MTU; 0: as the guest has it."""
 
 
 LABEL = "cidata"
@@ -85,8 +85,8 @@ class Seed:
         mounts: what its root mounts before it is ready.
         mount_s: seconds for which it tries each.
         additions: the user's own.
-        data_disk: has the guest a disk of the user's own?
-        shares_region: has it memory that it shares with others of its job?
+        data_disk: whether the guest has a disk of the user.
+        shares_region: whether it has memory that it shares with others of its job.
         cards: besides the first.
         rdma: of which kind its RDMA device is; "": it has none.
         rdma_mac: of which of these cards it is made; "": of the first, or of none.

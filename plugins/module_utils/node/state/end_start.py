@@ -22,7 +22,7 @@ def end_start(
     settings: NodeSettings,
     key: str,
     deadline: Deadline,
-    last_look: t.Callable[[_With], tuple[str, ...]],
+    remove_leftovers: t.Callable[[_With], tuple[str, ...]],
     *,
     meanwhile: t.Callable[[], contextlib.AbstractContextManager[_With]],
 ) -> tuple[str, ...]:
@@ -32,31 +32,31 @@ def end_start(
     that to us.  What does not end is ended.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         deadline: when there must be an answer.
-        last_look: takes away what is left, under the lock, with what `meanwhile` gives; returns what was, as words.
+        remove_leftovers: removes what is left, under the lock, with what `meanwhile` gives; returns what it removed.
         meanwhile: gives what is opened once the start is buried: the worker is at work then, and it costs nothing.
 
     Returns:
         What was removed by whomever, as words; () when there was nothing.
 
     Raises:
-        HeldTooLong: somebody else held the lock until the deadline, and could not be ended.
+        LockTimeout: somebody else held the lock until the deadline, and could not be ended.
         VTorqueError: something would not go.
     """
     lock = start_lock.start_lock(settings, key)
     start_lock.bury(settings, key)
 
-    def look(patience: Deadline, opened: _With) -> tuple[str, ...]:
-        with start_lock.held(lock, settings, patience) as before:
-            removed = last_look(opened)
+    def remove_under_lock(patience: Deadline, opened: _With) -> tuple[str, ...]:
+        with start_lock.lock_alone(lock, settings, patience) as before:
+            removed = remove_leftovers(opened)
             lock.unlink(missing_ok=True)
             return tuple(dict.fromkeys((*before, *removed)))
 
     with meanwhile() as opened:
         try:
-            return look(Deadline.after(deadline.left_s() * HUNG_SHARE), opened)
-        except start_lock.HeldTooLong:
+            return remove_under_lock(Deadline.after(deadline.left_s() * HUNG_SHARE), opened)
+        except start_lock.LockTimeout:
             start_lock.end_holder(lock)
-        return look(deadline, opened)
+        return remove_under_lock(deadline, opened)

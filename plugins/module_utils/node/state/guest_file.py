@@ -30,7 +30,7 @@ class GuestFile:
         kind: of `guest_kinds.KINDS`.
         ram_mib: its memory; 0: it does not say.
         region_mib: of the region that it shares, on the first guest of its start on the node alone: there is one.
-        checkpoint: may its job be asked for a checkpoint?
+        checkpoint: whether a checkpoint of its job may be requested.
     """
 
     rank: int

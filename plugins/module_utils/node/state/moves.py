@@ -25,7 +25,7 @@ from ...state import layout
 from ...system import files
 from ...wire.form import FormError, from_dict, to_dict
 from ...wire.messages import NodePart
-from ...wire.moves import Moved
+from ...wire.moves import MovedGuest
 from .directories import entries
 
 PART, MOVE, TARGET, ARRIVED = "part.json", "move", "target", "arrived"
@@ -104,7 +104,7 @@ def source_of(start: pathlib.Path) -> str:
     return ""
 
 
-def note_moved(record: pathlib.Path, moved: Moved, reader_uid: int | None) -> None:
+def note_moved(record: pathlib.Path, moved: MovedGuest, reader_uid: int | None) -> None:
     """Note for the life of the job, and for its record, that a guest runs on another node from now on.
 
     Args:
@@ -121,14 +121,14 @@ def note_moved(record: pathlib.Path, moved: Moved, reader_uid: int | None) -> No
     files.write(record / layout.MOVED, json.dumps({"moves": rows}), reader_uid=reader_uid)
 
 
-def read_moved(record: pathlib.Path) -> tuple[Moved, ...]:
+def read_moved(record: pathlib.Path) -> tuple[MovedGuest, ...]:
     """Return the guests of a start that have left this node; () where none has.
 
     Args:
         record: the directory of the job's record on this node.
     """
     with contextlib.suppress(OSError, FormError, VTorqueError, TypeError, AttributeError):
-        return tuple(from_dict(Moved, one) for one in files.read_json(record / layout.MOVED).get("moves", ()))
+        return tuple(from_dict(MovedGuest, one) for one in files.read_json(record / layout.MOVED).get("moves", ()))
     return ()
 
 
@@ -170,10 +170,10 @@ class Leaving:
         return name in self.gone
 
     def due_s(self) -> float:
-        """Seconds until `settle` has something to do."""
+        """Seconds until `finish_moves` has something to do."""
         return max(0.0, self._look_at - time.monotonic()) if self._names - self.gone else float("inf")
 
-    def settle(self) -> tuple[str, ...]:
+    def finish_moves(self) -> tuple[str, ...]:
         """Return the guests whose move has ended and that have not left."""
         if not self._names - self.gone or time.monotonic() < self._look_at:
             return ()

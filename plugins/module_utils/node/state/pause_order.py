@@ -19,7 +19,7 @@ def pause_order(settings: NodeSettings, key: str) -> pathlib.Path:
     """The file, which is there while guests are to stand still.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
     """
     return settings.run_dir / "paused" / key
@@ -48,7 +48,7 @@ def order_checkpoint(settings: NodeSettings, key: str, until: float) -> bool:
     """Order that the guests of a start stand still for a checkpoint, and go to the disk.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         key: `layout.job_key` of the start.
         until: when they go on at the latest, in seconds since the epoch.
 
@@ -73,7 +73,7 @@ def order_pause(settings: NodeSettings, key: str) -> bool:
     """Order it; the worker of the start hears it.
 
     Returns:
-        Is that new?
+        Whether that is new.
 
     Raises:
         OSError: it was not written.
@@ -91,7 +91,7 @@ def take_back(settings: NodeSettings, key: str) -> bool:
     """Let the guests of a start go on; the worker of the start hears it.
 
     Returns:
-        Was it ordered?
+        Whether it was ordered.
 
     Raises:
         OSError: it could not be taken back.

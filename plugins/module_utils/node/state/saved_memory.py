@@ -131,13 +131,13 @@ def on_their_way(settings: NodeSettings) -> tuple[str, ...]:
     What a worker that was killed had begun to save, nobody saves any more.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
     """
     return tuple(
         one.name
         for start in entries(settings.guests_dir)
         for one in read_saved(start)
-        if not one.complete and start_lock.is_held(start_lock.start_lock(settings, start.name))
+        if not one.complete and start_lock.is_locked(start_lock.start_lock(settings, start.name))
     )
 
 

@@ -28,7 +28,7 @@ PROLOGUE, EPILOGUE = "prologue", "epilogue"
 @frozen
 @leaves_nothing
 class NodeSettings:
-    """The node's own word on everything that a request must not decide.
+    """The settings of this node: everything that a request must not decide.
 
     Attributes:
         node_name: short host name of this node; guests are called `v<node_name>-<slot>`.
@@ -48,8 +48,8 @@ class NodeSettings:
         host_ram_mib: memory in MiB that is kept free for the host.
         host_cores: cores that no vCPU has to itself.
         cores_may_change: the job's cores are a guess, since its cpuset is still to come: nothing can be pinned to them.
-        pages_raise: may the pools of huge pages be raised for a start, and lowered after it?
-        io_cores: may jobs have cores for virtual I/O here?
+        pages_raise: whether the pools of huge pages may be raised for a start, and lowered after it.
+        io_cores: whether jobs may have cores for virtual I/O here.
         numad: the program, whose advice on cells is followed; None: nobody is asked.
         max_guests: guests that this node bears at the same time.
         leases_files: DHCP leases that can be read here, of dnsmasq or of libvirt's own networks.
@@ -71,7 +71,7 @@ class NodeSettings:
         mounts: what else every guest mounts.
         mount_s: for so many seconds a guest tries to mount something before it gives up.
         pci_classes: PCI devices of this node that guests may have.
-        shares_regions: may guests of a job share a region of memory?
+        shares_regions: whether guests of a job may share a region of memory.
         rdma_kind: of the RDMA devices that guests of this node may have; "": they may have none.
         rdma_ports: network cards whose virtual functions guests may have, by name.
         rdma_vlan: of these functions, or of ports on `rdma_bridge`; None: none.
@@ -86,7 +86,7 @@ class NodeSettings:
         metrics: what becomes of them: `off`, `record`, `textfile` or `both`.
         metrics_dir: from where the node exporter reads them.
         metrics_tag: what the site calls them (`series.format_tag`).
-        warm_start: may guests start from templates?
+        warm_start: whether guests may start from templates.
         warm_days: for which a template of warm starts is good.
         warm_max: so many templates at most.
         log: what the site decides of the log.
@@ -170,7 +170,7 @@ class NodeSettings:
     nft: pathlib.Path = pathlib.Path("/usr/sbin/nft")
 
     def variables_of(self, job_id: str) -> dict[str, str]:
-        """Return what scripts in guests find of a job, in the batch system's own words (`GuestTable`).
+        """Return what scripts in guests find of a job, under the batch system's names (`GuestTable`).
 
         Args:
             job_id: of the job.
@@ -187,7 +187,7 @@ class NodeSettings:
 
     @property
     def images_dir(self) -> pathlib.Path:
-        """What this node keeps of the pool, and what it wants of it (`copies.py`, `copy_queue.py`)."""
+        """What this node keeps of the pool, and what it wants of it (`copy_store.py`, `copy_queue.py`)."""
         return self.state_dir / "images"
 
     @property

@@ -15,14 +15,14 @@ from ...system.clock import Deadline
 from . import saved_memory
 from .directories import entries
 from .settings import MAX_SLOT, NodeSettings
-from .start_lock import held
+from .start_lock import lock_alone
 
 LOCK = "slots"
 """Of all that one guest of this node has and no other: slots, and cores of its own."""
 
 
 @leaves_nothing
-def taken(settings: NodeSettings) -> dict[int, str]:
+def read_slots(settings: NodeSettings) -> dict[int, str]:
     """Every slot that is taken, and by whom: `<job>.<start>/<guest>`.
 
     Raises:
@@ -50,15 +50,15 @@ def take(
 
     Args:
         key: `state.layout.job_key` of the start.
-        busy: is something of a former guest of this slot still there, although nobody has it?
+        busy: returns whether something of a former guest of this slot is still there, although no start has it.
         names: of guests that bring theirs along; (): they follow from the slots.
 
     Raises:
         VTorqueError: the node bears no more guests.
     """
     settings.slots_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with held(settings.run_dir / "locks" / LOCK, settings, deadline):
-        now = taken(settings)
+    with lock_alone(settings.run_dir / "locks" / LOCK, settings, deadline):
+        now = read_slots(settings)
         here = running(settings, now)
         if len(here) + count > settings.max_guests:
             owners = ", ".join(sorted(here)) or "none"
@@ -82,14 +82,14 @@ def running(settings: NodeSettings, now: t.Mapping[int, str]) -> list[str]:
     """Return who of these has a guest here that needs the node; one that is saved keeps its slot, and no more.
 
     Args:
-        now: as `taken` has them.
+        now: as `read_slots` has them.
     """
     return [owner for owner in now.values() if not saved_memory.needs_nothing(settings.guests_dir / owner)]
 
 
 def free(settings: NodeSettings, key: str) -> tuple[int, ...]:
     """Give back every slot of a start; the last thing that is done for it."""
-    mine = tuple(slot for slot, owner in taken(settings).items() if owner.partition("/")[0] == key)
+    mine = tuple(slot for slot, owner in read_slots(settings).items() if owner.partition("/")[0] == key)
     for slot in mine:
         (settings.slots_dir / str(slot)).unlink(missing_ok=True)
     return mine

@@ -30,7 +30,7 @@ STONE_KEPT_S = 2 * 86_400.0
 WORDS_LIMIT = 1 << 16
 
 
-class HeldTooLong(VTorqueError):
+class LockTimeout(VTorqueError):
     """Somebody else held a lock until the deadline."""
 
 
@@ -64,13 +64,13 @@ class Lock:
         """Hold it alone, or with others who share it.
 
         Raises:
-            HeldTooLong: somebody else held it until the deadline; says who.
+            LockTimeout: somebody else held it until the deadline; says who.
         """
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(self._fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return
         began = time.monotonic()
-        late = HeldTooLong(f"lock {self.path}", f"process {self.holder() or 'unknown'} held it for too long")
+        late = LockTimeout(f"lock {self.path}", f"process {self.holder() or 'unknown'} held it for too long")
         try:
             # flock(2) knows no deadline; flock(1) locks the same open file for us, and has one
             done = subprocess.run(
@@ -129,16 +129,16 @@ class Lock:
 
 
 @contextlib.contextmanager
-def held(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> t.Iterator[tuple[str, ...]]:
+def lock_alone(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> t.Iterator[tuple[str, ...]]:
     """Hold a lock alone; it ends with us, however we end.
 
     Yields:
         What the last holder took away, in their words.
 
     Raises:
-        HeldTooLong: somebody else held it until the deadline; says who.
+        LockTimeout: somebody else held it until the deadline; says who.
     """
-    lock = _taken(path, settings, deadline)
+    lock = _take_lock(path, settings, deadline)
     try:
         before = lock.took_away()
         lock.sign(ProcessId.of(os.getpid()))
@@ -147,7 +147,7 @@ def held(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> t.It
         lock.close()
 
 
-def _taken(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> Lock:
+def _take_lock(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> Lock:
     while True:
         lock = Lock(path)
         try:
@@ -160,12 +160,12 @@ def _taken(path: pathlib.Path, settings: NodeSettings, deadline: Deadline) -> Lo
         lock.close()
 
 
-def is_held(path: pathlib.Path) -> bool:
+def is_locked(path: pathlib.Path) -> bool:
     """Return whether anybody holds this lock, who works on the start or watches its guests."""
     return _is_refused(path, fcntl.LOCK_EX)
 
 
-def is_held_alone(path: pathlib.Path) -> bool:
+def is_locked_alone(path: pathlib.Path) -> bool:
     """Return whether anybody works on the start.  Who watches guests that are ready shares the lock."""
     return _is_refused(path, fcntl.LOCK_SH)
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ...errors import NodeFault, SiteFault, UserFault
 from ...system.clock import Deadline
-from ..cache.disk_space import NOTHING_TAKEN, Taken
+from ..cache.disk_space import NOTHING_TAKEN, DiskUse
 from ..pool.disk_check import QEMU_IMG, blame, inspect, run_qemu_img
 from ..pool.images import Image
 
@@ -22,7 +22,7 @@ def make_overlay(
     path: pathlib.Path,
     deadline: Deadline,
     *,
-    taken: Taken = NOTHING_TAKEN,
+    taken: DiskUse = NOTHING_TAKEN,
     qemu_img: pathlib.Path = QEMU_IMG,
 ) -> int:
     """Make the disk of one guest: an empty overlay over the image, on the node's own disk.
@@ -52,7 +52,7 @@ def make_overlay(
     return size
 
 
-def check_room(image: Image, directory: pathlib.Path, taken: Taken) -> int:
+def check_room(image: Image, directory: pathlib.Path, taken: DiskUse) -> int:
     """See that a file system has room for the disk of one guest.
 
     Args:
@@ -88,7 +88,7 @@ def make_overlay_on_socket(
     path: pathlib.Path,
     deadline: Deadline,
     *,
-    taken: Taken = NOTHING_TAKEN,
+    taken: DiskUse = NOTHING_TAKEN,
     qemu_img: pathlib.Path = QEMU_IMG,
 ) -> None:
     """Make the disk of one guest over an image of its user's, which nobody but the user reads.
@@ -124,7 +124,7 @@ def _could_fit(what: str, size: int, directory: pathlib.Path, fault: type[SiteFa
         raise fault(what, f"holds {size >> 20} MiB, {directory} has {total >> 20} MiB in all")
 
 
-def _fits_beside(taken: Taken, size: int, directory: pathlib.Path) -> None:
+def _fits_beside(taken: DiskUse, size: int, directory: pathlib.Path) -> None:
     free = shutil.disk_usage(directory).free
     if size + taken.promised_bytes > free:
         # users can bring that about on a node that is well

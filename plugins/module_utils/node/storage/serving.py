@@ -21,7 +21,7 @@ class Serving:
     Attributes:
         guest: the guest's directory, for its socket and its log.
         owner: as whom it runs.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         qemu: uid and gid of qemu, which alone may connect.
         deadline: of the making.
         cores: those of this node on which it stays; (): all.

@@ -33,7 +33,7 @@ class Share:
 
 
 @frozen
-class Plan:
+class GuestMounts:
     """Both sides of a guest's mounts.
 
     Attributes:
@@ -51,7 +51,7 @@ class Plan:
 
 
 @leaves_nothing
-def plan(settings: NodeSettings, owner: Owner) -> Plan:
+def plan_mounts(settings: NodeSettings, owner: Owner) -> GuestMounts:
     """What guests of this user mount: their own home and nobody else's, then what the site wants.
 
     Raises:
@@ -72,7 +72,7 @@ def plan(settings: NodeSettings, owner: Owner) -> Plan:
             shares.append(Share(f"vtorque{number}", mount.kind, mount.source))
             source = f"vtorque{number}"
         mounts.append(Mount(mount.kind, source, mount.target, options))
-    return Plan(tuple(mounts), tuple(shares))
+    return GuestMounts(tuple(mounts), tuple(shares))
 
 
 def _home(settings: NodeSettings, owner: Owner) -> tuple[Mount, ...]:

@@ -36,7 +36,7 @@ from . import qemu_socket
 from .serving import Serving
 
 NAME = "vtorque-disk"
-"""Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
+"""Begins the first argument of every one of ours; the guest's directory follows (`leftovers.processes`)."""
 DATA, IMAGE = "data", "image"
 LOG = f"{DATA}.log"
 """In the guest's directory; which guest has a disk, the log tells."""
@@ -48,7 +48,7 @@ _LISTEN_FD, _LOG_FD = 3, 4
 _LOCKED = "Failed to get "
 
 
-def look(path: str) -> DiskHeader:
+def inspect_disk(path: str) -> DiskHeader:
     """What a disk of the user's is; for a process of their own uid.
 
     Args:
@@ -91,7 +91,7 @@ def serve(path: str, serving: Serving) -> pathlib.Path:
         SiteFault: the file is out of reach.
         NodeFault: this node has no qemu-nbd.
     """
-    work = _Work(DATA, f"disk {printable(path)}", lambda: look(path), lambda header: _writing(path, header))
+    work = _Work(DATA, f"disk {printable(path)}", lambda: inspect_disk(path), lambda header: _writing(path, header))
     return _serve(work, serving)[0]
 
 
@@ -114,7 +114,7 @@ def serve_image(path: str, digest: str, serving: Serving) -> tuple[pathlib.Path,
     what = user_image.what_of(path)
 
     def submitted() -> DiskHeader:
-        found = user_image.look(path, serving.settings.own_images_mib)
+        found = user_image.inspect_image(path, serving.settings.own_images_mib)
         if digest not in ("", found.digest):
             raise UserFault(what, "was changed after the job was submitted", "submit it again")
         return found.header
@@ -226,7 +226,7 @@ class _Child:
                 os._exit(1)
             os.chdir("/")
             header = self.work.look()
-            _tell(telling, {"bytes": header.virtual_bytes})
+            _send_line(telling, {"bytes": header.virtual_bytes})
             # beyond all others first: a number may be one of those that are wanted
             inherited = [
                 os.dup2(fd, 1000 + number)
@@ -243,14 +243,14 @@ class _Child:
             environment = {**USER_TOOL_ENVIRONMENT, "LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
             os.execve(self.program, argv, environment)  # noqa: S606 - no shell is wanted
         except VTorqueError as error:
-            _tell(telling, error.to_dict())
+            _send_line(telling, error.to_dict())
         except OSError as error:
             fault = NodeFault("qemu-nbd could not be started", os.strerror(error.errno or errno.EIO))
-            _tell(telling, fault.to_dict())
+            _send_line(telling, fault.to_dict())
         finally:
             os._exit(1)
 
 
-def _tell(fd: int, what: dict[str, t.Any]) -> None:
+def _send_line(fd: int, what: dict[str, t.Any]) -> None:
     """A line, which is in the pipe whole or not at all."""
     os.write(fd, json.dumps(what).encode() + b"\n")

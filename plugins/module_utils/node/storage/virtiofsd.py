@@ -38,7 +38,7 @@ from . import qemu_socket
 from .serving import Serving
 
 NAME = "vtorque-virtiofsd"
-"""Begins the first argument of every one of ours; the guest's directory follows (`remains.processes`)."""
+"""Begins the first argument of every one of ours; the guest's directory follows (`leftovers.processes`)."""
 OPEN_FILES = 65536
 
 # linux/sched.h, linux/capability.h
@@ -99,7 +99,7 @@ def command(in_c: bool, fd: int, directory: str, guest: pathlib.Path, tag: str) 
     """The words of virtiofsd; the first is no path, but says whose it is.
 
     Args:
-        in_c: is it the one in C?
+        in_c: whether it is the one in C.
         fd: its listening socket.
         directory: what is shared.
         guest: the guest's directory.
@@ -184,7 +184,7 @@ def is_missed(output: str, socket: pathlib.Path) -> bool:
 
 
 @leaves_nothing
-def last_words(guest: pathlib.Path, tag: str) -> str:
+def last_output(guest: pathlib.Path, tag: str) -> str:
     """What virtiofsd said last; "" when it said nothing."""
     with contextlib.suppress(OSError, IndexError):
         return (guest / f"{tag}.log").read_text(encoding="utf-8", errors="replace").splitlines()[-1][-300:]
@@ -219,12 +219,12 @@ class _Child:
         os.close(telling[1])
         os.close(ready_pipe[0])
         try:
-            words_of_child = self._hear(telling[0], deadline)
+            words_of_child = self._read_answer(telling[0], deadline)
             if words_of_child == b"mapped?":
                 self._map(pid)
                 os.write(ready_pipe[1], b"!")
                 # nothing more is said when it has become virtiofsd
-                words_of_child = self._hear(telling[0], deadline)
+                words_of_child = self._read_answer(telling[0], deadline)
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -237,7 +237,7 @@ class _Child:
             what, _blank, number = words_of_child.decode().rpartition(" ")
             self._complain(what, int(number))
 
-    def _hear(self, fd: int, deadline: Deadline) -> bytes:
+    def _read_answer(self, fd: int, deadline: Deadline) -> bytes:
         if not select.select([fd], [], [], deadline.left_s())[0]:
             what = f"{self.directory} on this node"
             raise SiteFault(what, f"{self.owner.user} waits for it in vain", "see to the home server")
@@ -324,7 +324,7 @@ def _raise_limit() -> None:
 
 
 def _keep_capabilities() -> None:
-    """They are good for the user's own files and nothing else; a program that is not root's gets none unasked."""
+    """Keep the capabilities that serve the user's files; a program that is not root's gets none unasked."""
     libc = _libc()
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     data = ctypes.create_string_buffer(24)

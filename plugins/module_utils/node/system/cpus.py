@@ -10,7 +10,6 @@ import pathlib
 import re
 import typing as t
 
-from ...effects import leaves_nothing
 from ...errors import SiteFault
 
 MOUNTS = pathlib.Path("/proc/mounts")
@@ -54,7 +53,7 @@ def of_groups(patterns: t.Sequence[str], mounts: pathlib.Path = MOUNTS) -> Cores
     return next(_cores_of_groups(patterns, mounts), ())
 
 
-def not_given(
+def unassigned_cores(
     patterns: t.Sequence[str], reserved: int, count: int, mounts: pathlib.Path = MOUNTS, online: pathlib.Path = ONLINE
 ) -> Cores:
     """Cores of this node that no job has, for one whose own are not known yet.
@@ -144,9 +143,8 @@ def read(text: str) -> Cores:
     return tuple(sorted(cores))
 
 
-@leaves_nothing
-def written(cores: t.Sequence[int]) -> str:
-    """The other way.
+def format_cores(cores: t.Sequence[int]) -> str:
+    """Return a list of cores as `read` reads it: `0-3,8`.
 
     Args:
         cores: numbers, in order.

@@ -59,7 +59,7 @@ def limit_mib(spec: GuestSpec, host_ram_mib: int, huge: bool = False) -> int:
     Args:
         spec: the guest.
         host_ram_mib: the host's share.
-        huge: is its memory of huge pages?
+        huge: whether its memory is of huge pages.
     """
     emulated = EMULATION_MIB if spec.hypervisor == "qemu" else 0
     return (0 if huge else spec.ram_mib) + max(host_ram_mib, overhead_mib(spec)) + emulated

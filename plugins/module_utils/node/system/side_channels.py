@@ -16,7 +16,7 @@ from ...errors import SiteFault
 from ...state import event_log
 from ...system.process import prctl
 from . import process_figures
-from .cpus import Cores, read, written
+from .cpus import Cores, format_cores, read
 
 OFF, EXCLUSIVE, CORES, STRICT = LEVELS = ("off", "exclusive", "cores", "strict")
 """What jobs must not share: nothing, the node, physical cores, or the node and all that is known to leak."""
@@ -76,7 +76,7 @@ def find_siblings(core: int, sys: pathlib.Path = SYS) -> Cores:
         raise SiteFault(f"the siblings of processor {core}", str(error)) from error
 
 
-def keep_whole_cores(cores: Cores, node: str, sys: pathlib.Path = SYS) -> Cores:
+def select_whole_cores(cores: Cores, node: str, sys: pathlib.Path = SYS) -> Cores:
     """Return the whole cores of a job on a node.
 
     Raises:
@@ -84,7 +84,7 @@ def keep_whole_cores(cores: Cores, node: str, sys: pathlib.Path = SYS) -> Cores:
     """
     whole = find_whole_cores(cores, sys)
     if not whole:
-        why = f"the job has processors {written(cores)}, and other jobs may have their siblings"
+        why = f"the job has processors {format_cores(cores)}, and other jobs may have their siblings"
         raise SiteFault(f"side_channels on {node}", why, "have the batch system give whole cores to jobs")
     return whole
 

@@ -11,7 +11,7 @@ import typing as t
 from ...system.process.environment import TOOL_ENVIRONMENT
 
 
-def ask_tool(command: t.Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def run_tool(command: t.Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Run a program with the environment of all tools and an empty standard input, and return what it printed as text.
 
     Args:

@@ -21,12 +21,12 @@ def write_node(settings: NodeSettings) -> None:
     them: the next job gets its place (`slots.take`).  That it cannot be written keeps nobody from anything.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     if not textfile.wanted(settings):
         return
     with contextlib.suppress(OSError, VTorqueError):
-        running = len(slots.running(settings, slots.taken(settings)))
+        running = len(slots.running(settings, slots.read_slots(settings)))
         figures = {
             "vtorque_guests": running,
             "vtorque_slots_free": max(0, settings.max_guests - running),
@@ -43,7 +43,7 @@ def write_offline(settings: NodeSettings, *, offline: bool) -> None:
     """Write whether vTorque has set this node offline; that it cannot be written keeps nobody from anything.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         offline: it carries a note of ours.
     """
     if textfile.wanted(settings):
@@ -56,7 +56,7 @@ def write_degrading(settings: NodeSettings, *, degrading: bool) -> None:
     """Write whether this node is degrading; no file where the site has no sources of that.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         degrading: as the last look at its sources found it.
     """
     if not textfile.wanted(settings):

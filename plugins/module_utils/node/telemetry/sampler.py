@@ -4,8 +4,8 @@
 """Samples of what the guests of one start use, taken by the worker that watches them.
 
 All figures but those of disks are the kernel's, which answers at once.  Disks are libvirt's to know, and behind it a
-qemu may hang: a few threads ask for one guest at a time, and none is asked again before it has answered.  Nobody waits
-for an answer; one that comes late is in the next sample.
+qemu may hang: a few threads query one guest at a time, and no guest again before it has answered.  The sampler waits
+for no answer; one that comes late is in the next sample.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .energy import EnergyMeter
 from .sample_file import SampleFile, was_alone
 
 ANSWER_S = 0.5
-"""Between the questions about disks and the sample."""
-MOST_ASKED = 3
-"""So many guests may owe an answer at a time: libvirt takes five calls of a client, and one must be left for an end."""
+"""Between the queries about disks and the sample."""
+MAX_OPEN_QUERIES = 3
+"""Guests with an open query at a time: libvirt takes five calls of a client, and one must be left for an end."""
 ENERGY_EVERY_S = 300
 """Greatest time between two readings of energy: a counter of 262 kJ, at 800 W, wraps around not much later."""
 SYS_NET = pathlib.Path("/sys/class/net")
@@ -43,47 +43,47 @@ _READ, _WRITTEN = re.compile(r"block\.[0-9]+\.rd\.bytes"), re.compile(r"block\.[
 
 
 class RunningSums:
-    """Sums of guests that go on where they were: one that returns from the disk has a process that counts from 0."""
+    """Sums of a guest over all of its processes: one that returns from the disk has a process that counts from 0."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], float] = {}
-        self._before: dict[tuple[str, int], float] = {}
+        self._offset: dict[tuple[str, int], float] = {}
 
-    def go_on(self, name: str, figures: t.Sequence[float | None]) -> list[float | None]:
+    def accumulate(self, name: str, figures: t.Sequence[float | None]) -> list[float | None]:
         """Return the figures of a guest since it began.
 
         Args:
             name: of the guest.
             figures: of its process now, in the order of `series.FIGURES`.
         """
-        return [self._go_on(name, number, figure) for number, figure in enumerate(figures)]
+        return [self._accumulate(name, number, figure) for number, figure in enumerate(figures)]
 
-    def _go_on(self, name: str, number: int, figure: float | None) -> float | None:
+    def _accumulate(self, name: str, number: int, figure: float | None) -> float | None:
         if figure is None or series.FIGURES[number] == "memory_bytes":
             return figure
         key = (name, number)
         if figure < (last := self._last.get(key, 0)):
-            self._before[key] = self._before.get(key, 0) + last
+            self._offset[key] = self._offset.get(key, 0) + last
         self._last[key] = figure
-        return round(figure + self._before.get(key, 0), 3)
+        return round(figure + self._offset.get(key, 0), 3)
 
     @property
     def cpu_s(self) -> float:
         """Processor time of all guests, those that are gone too."""
         return sum(
-            figure for table in (self._last, self._before) for (_name, number), figure in table.items() if not number
+            figure for table in (self._last, self._offset) for (_name, number), figure in table.items() if not number
         )
 
 
-class Figures(t.Protocol):
-    """What knows the figures of disks (`domain.connection.Domains`)."""
+class DiskFigureSource(t.Protocol):
+    """Reads the figures of disks (`domain.connection.Domains`)."""
 
     def figures(self, names: t.Collection[str], within_s: float | None) -> dict[str, dict[str, int]]:
         """Return libvirt's figures by guest."""
 
 
-class BlockQuestions:
-    """Questions about disks that nobody waits for."""
+class DiskQueries:
+    """Queries about disks, which run in threads; no caller waits for them."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
@@ -91,8 +91,8 @@ class BlockQuestions:
         self._asked: set[str] = set()
         self._answers: dict[str, dict[str, int]] = {}
 
-    def ask(self, domains: Figures, names: t.Iterable[str]) -> None:
-        """Ask for each guest that owes no answer.
+    def start(self, domains: DiskFigureSource, names: t.Iterable[str]) -> None:
+        """Start a query for each guest that has none open.
 
         Args:
             domains: a connection to libvirt.
@@ -102,12 +102,12 @@ class BlockQuestions:
         self._asked.update(new)
         self._waiting.extend(new)
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        for _one in range(min(len(self._waiting), MOST_ASKED - len(self._threads))):
+        for _one in range(min(len(self._waiting), MAX_OPEN_QUERIES - len(self._threads))):
             thread = threading.Thread(target=self._work, args=(domains,), daemon=True, name="blocks")
             self._threads.append(thread)
             thread.start()
 
-    def _work(self, domains: Figures) -> None:
+    def _work(self, domains: DiskFigureSource) -> None:
         while self._waiting:
             try:
                 name = self._waiting.popleft()
@@ -131,7 +131,7 @@ class Sampler:
 
     Args:
         part: whose guests they are.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         guests: their directories.
         log: takes a line for the job's log.
     """
@@ -148,7 +148,7 @@ class Sampler:
         wanted = settings.sample_s and settings.metrics != "off"
         self._guests = {one.name: one for path in guests if wanted and (one := read_guest_file(path))}
         self._specs = {spec.rank: spec for spec in part.guests}
-        self._blocks = BlockQuestions()
+        self._blocks = DiskQueries()
         self._energy = EnergyMeter() if self._guests and settings.sample_s <= ENERGY_EVERY_S else None
         self._began = self._next_at = time.monotonic()
         self._take_at: float | None = None
@@ -168,8 +168,10 @@ class Sampler:
         at = self._next_at if self._take_at is None else self._take_at
         return max(0.0, at - time.monotonic())
 
-    def follow(self, domains: Figures | None, lost: t.Collection[str] = (), *, suspended: bool = False) -> None:
-        """Ask for the figures of disks, or take a sample, as it is due; nothing is waited for.
+    def run_due(
+        self, domains: DiskFigureSource | None, lost: t.Collection[str] = (), *, suspended: bool = False
+    ) -> None:
+        """Start queries about disks, or take a sample, whichever is due; nothing is waited for.
 
         Args:
             domains: the connection to libvirt; None: there is none, and disks are left out.
@@ -179,7 +181,7 @@ class Sampler:
         if not self._guests or self.due_s() > 0:
             return
         try:
-            self._follow(domains, lost, suspended=suspended)
+            self._run_due(domains, lost, suspended=suspended)
         except Exception as error:  # whatever it is, the guests are watched on
             self._log(
                 f"the guests are not sampled any more: {type(error).__name__}: {error}", event_log.WARNING, "metrics"
@@ -187,10 +189,10 @@ class Sampler:
             self._guests = {}
             textfile.remove(self._key, self._settings)
 
-    def _follow(self, domains: Figures | None, lost: t.Collection[str], *, suspended: bool) -> None:
+    def _run_due(self, domains: DiskFigureSource | None, lost: t.Collection[str], *, suspended: bool) -> None:
         if self._take_at is None:
             if domains is not None:
-                self._blocks.ask(domains, [name for name in self._guests if name not in lost])
+                self._blocks.start(domains, [name for name in self._guests if name not in lost])
             self._take_at = time.monotonic() + ANSWER_S
             return
         self._take_at = None
@@ -215,7 +217,7 @@ class Sampler:
         for name, counters in self._blocks.take().items():
             self._disks[name] = (_sum(counters, _READ), _sum(counters, _WRITTEN))
         figures = {name: self._read(one) for name, one in self._guests.items() if name not in lost}
-        known = {name: self._sums.go_on(name, found) for name, found in figures.items() if found is not None}
+        known = {name: self._sums.accumulate(name, found) for name, found in figures.items() if found is not None}
         self._log(f"sample at {at_s:.0f} s: {len(known)} of {len(self._guests)} guests", event_log.TRACE, "metrics")
         energy = None
         if self._energy is not None:
@@ -241,9 +243,9 @@ class Sampler:
         found = process_figures.read_figures(pid) if pid is not None else None
         if found is None:
             return None
-        tap = SYS_NET / self._settings.tap_name(guest.slot) / "statistics"
-        # what the node sends into the device is what the guest receives
-        received, sent = _count(tap / "tx_bytes"), _count(tap / "rx_bytes")
+        cards = [SYS_NET / tap / "statistics" for tap in self._settings.tap_names(guest.slot)]
+        # what the node sends into a device is what the guest receives
+        received, sent = _count(cards, "tx_bytes"), _count(cards, "rx_bytes")
         waited = None if found.wait_s is None else round(found.wait_s, 3)
         disks = self._disks.get(guest.name, (None, None))
         return [round(found.cpu_s, 3), waited, found.memory_bytes, *disks, received, sent]
@@ -290,8 +292,10 @@ def _sum(counters: t.Mapping[str, int], pattern: re.Pattern[str]) -> float | Non
     return sum(found) if found else None
 
 
-def _count(path: pathlib.Path) -> int | None:
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+def _count(cards: t.Iterable[pathlib.Path], name: str) -> int | None:
+    """The sum of a counter of a guest's cards; None: none of them can be read."""
+    found = []
+    for card in cards:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int((card / name).read_text(encoding="ascii")))
+    return sum(found) if found else None

@@ -116,7 +116,7 @@ def write(name: str, text: str, settings: NodeSettings) -> None:
     Args:
         name: one of `OF_NODES`, or the key of a start.
         text: as `format_samples` returns it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         OSError: it was not written.
@@ -169,7 +169,7 @@ def _is_stale(name: str, settings: NodeSettings) -> bool:
         return False
     if not wanted(settings):
         return True
-    return found[1] not in OF_NODES and not start_lock.is_held(start_lock.start_lock(settings, found[1]))
+    return found[1] not in OF_NODES and not start_lock.is_locked(start_lock.start_lock(settings, found[1]))
 
 
 @contextlib.contextmanager

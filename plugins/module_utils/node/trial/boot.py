@@ -31,7 +31,7 @@ from ..domain.connection import Domains
 from ..pool.disk_check import QEMU_IMG, run_qemu_img
 from ..pool.images import Boot, Image
 from ..seed.seed import write_iso
-from .report import Seen, TrialConsole
+from .report import TrialConsole, TrialObservations
 
 PLACE = "trial."
 """What the names of places begin with."""
@@ -55,7 +55,7 @@ class TrialDomain:
 
     Attributes:
         place: the directory of all its files.
-        network: has it a network card?
+        network: whether it has a network card.
     """
 
     name: str
@@ -75,7 +75,7 @@ class TrialDomain:
         return "q35" if self.arch == "x86_64" else "virt"
 
 
-class _Asked(t.NamedTuple):
+class _TrialStart(t.NamedTuple):
     token: str
     emulated: str
     spec: TrialDomain
@@ -89,7 +89,7 @@ def boot(
     allow_emulation: bool,
     tell: t.Callable[[str], None],
     places: pathlib.Path = STATE_DIR,
-) -> Seen:
+) -> TrialObservations:
     """Boot an image once; neither it nor anything else on this host is changed.
 
     Args:
@@ -143,7 +143,7 @@ def _place(places: pathlib.Path) -> t.Iterator[pathlib.Path]:
     try:
         fcntl.flock(gate, fcntl.LOCK_EX)
         for left in places.glob(f"{PLACE}*"):
-            with contextlib.suppress(OSError), _held(left):
+            with contextlib.suppress(OSError), _lock_place(left):
                 shutil.rmtree(left)
         place = pathlib.Path(tempfile.mkdtemp(dir=places, prefix=PLACE))
         place.chmod(0o711)
@@ -159,7 +159,7 @@ def _place(places: pathlib.Path) -> t.Iterator[pathlib.Path]:
 
 
 @contextlib.contextmanager
-def _held(place: pathlib.Path) -> t.Iterator[None]:
+def _lock_place(place: pathlib.Path) -> t.Iterator[None]:
     """Hold a place that nobody holds; OSError: somebody does."""
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -171,7 +171,7 @@ def _held(place: pathlib.Path) -> t.Iterator[None]:
 
 def _prepare(
     image: Image, domains: Domains, place: pathlib.Path, deadline: Deadline, *, allow_emulation: bool
-) -> _Asked:
+) -> _TrialStart:
     offered = domains.capabilities()
     arch = image.arch or "x86_64"
     emulated = kvm_usable(arch, offered)
@@ -200,7 +200,7 @@ def _prepare(
         boot=image.boot,
         network=True,
     )
-    return _Asked(token, emulated, spec)
+    return _TrialStart(token, emulated, spec)
 
 
 def _seed(token: str) -> dict[str, str]:
@@ -233,12 +233,12 @@ def _xml(spec: TrialDomain) -> str:
 
 def _watch(
     domains: Domains,
-    asked: _Asked,
+    asked: _TrialStart,
     console: TrialConsole,
     began: float,
     deadline: Deadline,
     tell: t.Callable[[str], None],
-) -> Seen:
+) -> TrialObservations:
     """Until it has told everything, ended, or its time is over."""
     poll = select.poll()
     poll.register(domains.fileno(), select.POLLIN)
@@ -254,12 +254,12 @@ def _watch(
         tell(f"booting for {now_s:.0f} s: {_far(console)}")
         poll.poll(deadline.left_s(LOOK_S) * 1000)
         ended = _ended(domains, asked.spec.name)
-    return Seen(
+    return TrialObservations(
         now_s if up_s is None else up_s,
         ended,
         tuple(console.lines),
         console.stage,
-        console.last_words(),
+        console.last_output(),
         console.nothing_to_boot,
         console.panic or "",
         console.login,

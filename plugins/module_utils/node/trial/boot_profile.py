@@ -11,7 +11,7 @@ import typing as t
 
 from ...errors import ImageFault
 from ...rendering.bar_chart import Lasting
-from .report import Cost, Report, Seen
+from .report import Cost, Report, TrialObservations
 
 FIRMWARE, KERNEL, INITRAMFS, UDEV, NETWORK, SSH, OTHERS = (
     "firmware",
@@ -82,7 +82,7 @@ class Profile:
         return dataclasses.asdict(self)
 
 
-def profile_of(seen: Seen, report: Report) -> Profile:
+def profile_of(seen: TrialObservations, report: Report) -> Profile:
     """Where the seconds of a boot went.
 
     Args:
@@ -108,7 +108,7 @@ def profile_of(seen: Seen, report: Report) -> Profile:
     return Profile(report.seconds, report.emulated, tuple(spans), report.costs)
 
 
-def _early(seen: Seen, *, before_s: float) -> list[BootSpan]:
+def _early(seen: TrialObservations, *, before_s: float) -> list[BootSpan]:
     """Before systemd: the firmware, the kernel, its first file system."""
     marks = {name: float(at) for name, _blank, at in (line.partition(" ") for line in seen.values("mark"))}
     found = [BootSpan(FIRMWARE, FIRMWARE, 0.0, before_s)]
@@ -122,7 +122,7 @@ def _early(seen: Seen, *, before_s: float) -> list[BootSpan]:
     return found
 
 
-def _units(seen: Seen, *, before_s: float) -> list[BootSpan]:
+def _units(seen: TrialObservations, *, before_s: float) -> list[BootSpan]:
     """What systemd began and when it was done; of all others the longest."""
     found: list[BootSpan] = []
     others: list[BootSpan] = []

@@ -92,7 +92,7 @@ class TrialFinding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
+class TrialObservations:
     """What was seen of a guest until it had told everything, ended, or its time was over.
 
     Attributes:
@@ -100,19 +100,19 @@ class Seen:
         ended: how it ended by itself, or "".
         lines: what it told.
         stage: how far its console shows that it came.
-        last_words: of its console.
+        last_output: of its console.
         nothing_to_boot: the firmware's words, or "".
         panic: the kernel's words, or "".
-        login: did the console ask for a login?
+        login: whether the console asked for a login.
         emulated: why it was not run by KVM, or "".
-        network: had it a network card?
+        network: whether it had a network card.
     """
 
     seconds: float
     ended: str = ""
     lines: tuple[str, ...] = ()
     stage: str = ""
-    last_words: str = ""
+    last_output: str = ""
     nothing_to_boot: str = ""
     panic: str = ""
     login: bool = False
@@ -156,7 +156,7 @@ class Report:
         return {"good": self.good, **dataclasses.asdict(self)}
 
 
-def report_of(seen: Seen) -> Report:
+def report_of(seen: TrialObservations) -> Report:
     """What follows from what was seen.
 
     Args:
@@ -174,11 +174,11 @@ def report_of(seen: Seen) -> Report:
     return Report(round(seen.seconds, 1) if up else None, seen.emulated, startup, tuple(findings), costs)
 
 
-def _boots(seen: Seen, *, up: bool) -> TrialFinding:
+def _boots(seen: TrialObservations, *, up: bool) -> TrialFinding:
     by = ", by emulation" if seen.emulated else ""
     if up:
         return TrialFinding("boots", OK, f"up after {seen.seconds:.1f} s{by}")
-    ending = f"its console ends with: {seen.last_words}" if seen.last_words else "its console is silent"
+    ending = f"its console ends with: {seen.last_output}" if seen.last_output else "its console is silent"
     if seen.nothing_to_boot:
         remedy = "is it a bootable disk? --boot uefi, or --kernel, for those that do not boot by BIOS"
         return TrialFinding("boots", BAD, f"the firmware found nothing to boot ({seen.nothing_to_boot})", remedy)
@@ -192,7 +192,7 @@ def _boots(seen: Seen, *, up: bool) -> TrialFinding:
     return TrialFinding("boots", BAD, f"it was not up after {seen.seconds:.0f} s{by}: {_far(seen)}", remedy)
 
 
-def _far(seen: Seen) -> str:
+def _far(seen: TrialObservations) -> str:
     if seen.login:
         return "it asks for a login"
     if seen.value("begun") is not None:
@@ -200,7 +200,7 @@ def _far(seen: Seen) -> str:
     return seen.stage or "nothing of a system was recognised on its console"
 
 
-def _cloud_init(seen: Seen) -> list[TrialFinding]:
+def _cloud_init(seen: TrialObservations) -> list[TrialFinding]:
     if seen.value("begun") is None and seen.value("up") is None:
         if "cloud-init" in seen.stage:
             problem, remedy = "is there, and did not take its seed", "NoCloud must be in its datasource_list"
@@ -223,7 +223,7 @@ def _cloud_init(seen: Seen) -> list[TrialFinding]:
     return findings
 
 
-def _system(seen: Seen) -> list[TrialFinding]:
+def _system(seen: TrialObservations) -> list[TrialFinding]:
     sshd = seen.value("sshd")
     found = (
         TrialFinding("sshd", OK, sshd) if sshd else TrialFinding("sshd", BAD, "is not there", "install openssh-server")
@@ -242,7 +242,7 @@ def _time(cost: Cost) -> TrialFinding:
     return TrialFinding("time", OK if not cost.advice else WARN, f"{cost.seconds:.1f} s: {cost.what}", cost.advice)
 
 
-def _costs(seen: Seen) -> tuple[Cost, ...]:
+def _costs(seen: TrialObservations) -> tuple[Cost, ...]:
     found = []
     for line in (*seen.values("unit"), *seen.values("module")):
         span, _blank, what = line.rpartition(" ")

@@ -59,7 +59,7 @@ def spec_of(image: Image, size: Size, settings: NodeSettings) -> DomainSpec:
     Args:
         image: as their disks stand on it.
         size: of each.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
     """
     boot = image.boot
     bare = DomainSpec(
@@ -131,7 +131,7 @@ def count_ports(settings: NodeSettings) -> int:
     """Return how many devices must have a place in a template: each directory that guests share, and a user's disk.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
     """
     kinds = [settings.home_via, *(mount.kind for mount in settings.mounts)]
     return kinds.count("virtiofs") + 1
@@ -184,7 +184,7 @@ def xml_of_clone(saved: str, wanted: str) -> tuple[str, tuple[str, ...]]:
     for saved_os, cold_os in zip(root.findall("os"), cold.findall("os"), strict=False):
         _adopt(saved_os, cold_os, "kernel")
         _adopt(saved_os, cold_os, "initrd")
-        _keep_machine(saved_os, cold_os)
+        _set_machine(saved_os, cold_os)
     _adopt_devices(root, cold)
     for limit in root.findall("memtune"):
         root.remove(limit)  # libvirt would take it for one of locked memory (connection.py)
@@ -240,7 +240,7 @@ def _adopt_thread(disk: ET.Element, other: ET.Element) -> None:
         mine.set("iothread", thread)
 
 
-def _keep_machine(saved: ET.Element, wanted: ET.Element) -> None:
+def _set_machine(saved: ET.Element, wanted: ET.Element) -> None:
     """A name such as q35 means one machine to this qemu, whose name was saved; the key has qemu's version."""
     old, new = saved.find("type"), wanted.find("type")
     if old is not None and new is not None and f"-{new.get('machine')}-" in old.get("machine", ""):

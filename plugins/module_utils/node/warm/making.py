@@ -54,7 +54,7 @@ Tell = t.Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class TemplateSpec:
     """The template that is to be made.
 
     Attributes:
@@ -79,7 +79,7 @@ class _TemplateConsole(Console):
         super()._line(line)
 
 
-def key_of(wanted: Wanted, settings: NodeSettings, domains: Domains) -> str:
+def key_of(wanted: TemplateSpec, settings: NodeSettings, domains: Domains) -> str:
     """Return the key of the shape on this node, see `key.key_of`.
 
     Raises:
@@ -92,13 +92,13 @@ def key_of(wanted: Wanted, settings: NodeSettings, domains: Domains) -> str:
 
 
 def make(
-    wanted: Wanted, settings: NodeSettings, domains: Domains, deadline: Deadline, tell: Tell = lambda _line: None
+    wanted: TemplateSpec, settings: NodeSettings, domains: Domains, deadline: Deadline, tell: Tell = lambda _line: None
 ) -> template.Template:
     """Make a template, try it with one guest, and publish it.
 
     Args:
         wanted: the shape.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: libvirt; its events are heard from now on.
         deadline: when it must be there.
         tell: hears how far it is.
@@ -107,7 +107,7 @@ def make(
         SiteFault: the node has no room for it.
         VTorqueError: it was not made; says why.  Nothing is left then.
     """
-    with start_lock.held(settings.run_dir / "locks" / tidying.LOCK, settings, deadline):
+    with start_lock.lock_alone(settings.run_dir / "locks" / tidying.LOCK, settings, deadline):
         tidying.end_lost(domains)
         template.tidy(settings)
         domains.listen()
@@ -121,7 +121,7 @@ def make(
 
 
 def _make(
-    wanted: Wanted,
+    wanted: TemplateSpec,
     settings: NodeSettings,
     domains: Domains,
     place: pathlib.Path,
@@ -138,7 +138,7 @@ def _make(
     try:
         domains.create(_xml(spec, settings), autodestroy=True)
         _let_others_first(spec.name)
-        _await_settled(spec.name, console, domains, deadline, tell)
+        _wait_savable(spec.name, console, domains, deadline, tell)
         agent.greet(agent.Channel(spec.name, spec.agent, token), Deadline.after(deadline.left_s(FIRST_ORDER_S)))
         time.sleep(deadline.left_s(SETTLE_S))
         tell("its memory is saved")
@@ -155,8 +155,8 @@ def _make(
     return template.publish(place, dataclasses.replace(record, seconds=time.monotonic() - began), settings)
 
 
-def _make_room(wanted: Wanted, settings: NodeSettings) -> None:
-    """Its memory may take as much as the guest has; templates that were not used longest give way."""
+def _make_room(wanted: TemplateSpec, settings: NodeSettings) -> None:
+    """Make room for a template, which may take as much as its guest has; those that were not used longest give way."""
     with disk_space.counted(settings, Deadline.after(OVERLAY_S)) as taken:
         least = (wanted.spec.ram_mib * _MIB) + MOST_DISK + taken.promised_bytes
         template.make_room(settings, least_bytes=least)
@@ -170,7 +170,7 @@ def _make_room(wanted: Wanted, settings: NodeSettings) -> None:
             )
 
 
-def _furnish(wanted: Wanted, settings: NodeSettings, place: pathlib.Path, token: str) -> str:
+def _furnish(wanted: TemplateSpec, settings: NodeSettings, place: pathlib.Path, token: str) -> str:
     """Disk, seed and console; returns the seed's user data."""
     overlay.make_overlay(wanted.image, place / template.DISK, Deadline.after(OVERLAY_S), qemu_img=settings.qemu_img)
     images.copy_boot(wanted.image, place)
@@ -192,7 +192,7 @@ def _furnish(wanted: Wanted, settings: NodeSettings, place: pathlib.Path, token:
     return user_data
 
 
-def _placed(wanted: Wanted, settings: NodeSettings, place: pathlib.Path, name: str) -> DomainSpec:
+def _placed(wanted: TemplateSpec, settings: NodeSettings, place: pathlib.Path, name: str) -> DomainSpec:
     spec = wanted.spec
     return dataclasses.replace(
         spec,
@@ -220,7 +220,7 @@ def _let_others_first(name: str) -> None:
             os.setpriority(os.PRIO_PROCESS, int(thread.name), LOWEST)
 
 
-def _await_settled(name: str, console: _TemplateConsole, domains: Domains, deadline: Deadline, tell: Tell) -> None:
+def _wait_savable(name: str, console: _TemplateConsole, domains: Domains, deadline: Deadline, tell: Tell) -> None:
     """Until the guest says that it can be saved.
 
     Raises:
@@ -247,7 +247,7 @@ def _is_end(event: t.Any, name: str) -> bool:
 
 
 def _record_of(
-    wanted: Wanted, place: pathlib.Path, of_template: str, token: str, user_data: str, seconds: float
+    wanted: TemplateSpec, place: pathlib.Path, of_template: str, token: str, user_data: str, seconds: float
 ) -> template.Record:
     memory = place / template.MEMORY
     size = (place / template.DISK).stat().st_blocks * 512
@@ -281,7 +281,9 @@ def _record_of(
     )
 
 
-def _try(made: template.Template, wanted: Wanted, settings: NodeSettings, domains: Domains, deadline: Deadline) -> None:
+def _try(
+    made: template.Template, wanted: TemplateSpec, settings: NodeSettings, domains: Domains, deadline: Deadline
+) -> None:
     """Make one guest from it, which is nobody's either.
 
     Raises:
@@ -303,7 +305,7 @@ def _try(made: template.Template, wanted: Wanted, settings: NodeSettings, domain
     try:
         copy_disks(made, place)
         spec.console.touch(mode=0o600)
-        order = functools.partial(first_order.order_of, identity, (), {})
+        order = functools.partial(first_order.format_first_order, identity, (), {})
         start(made, Clone(spec.name, place, _xml(spec, settings), spec.agent, order), domains, deadline)
     finally:
         domains.destroy(spec.name)

@@ -121,7 +121,7 @@ def find(key: str, settings: NodeSettings, now: float | None = None) -> Template
 
     Args:
         key: `key.key_of`.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         now: seconds since the epoch.
 
     Raises:
@@ -216,7 +216,7 @@ def remove(key: str, settings: NodeSettings) -> bool:
 
     Args:
         key: of it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         Whether there was one.
@@ -258,7 +258,7 @@ def publish(place: pathlib.Path, record: Record, settings: NodeSettings) -> Temp
     Args:
         place: where it was made.
         record: of it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         OSError, VTorqueError: it did not appear.
@@ -316,13 +316,13 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
     """Take away what makers left that were killed, and what is old; returns what, as words."""
     removed = []
     for place in entries(settings.warm_dir):
-        if place.name.startswith(GONE) or (place.name.startswith(MAKING) and not _is_held(place)):
+        if place.name.startswith(GONE) or (place.name.startswith(MAKING) and not _is_locked(place)):
             shutil.rmtree(place, ignore_errors=True)
             removed.append(f"half a template {place.name}")
     return (*removed, *(f"template {key}" for key in make_room(settings)))
 
 
-def _is_held(place: pathlib.Path) -> bool:
+def _is_locked(place: pathlib.Path) -> bool:
     try:
         fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

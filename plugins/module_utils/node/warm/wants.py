@@ -29,7 +29,7 @@ from ..state.directories import entries
 from ..state.settings import NodeSettings
 from . import clone_xml, making, template
 
-BELL = "warm:templates"
+REQUEST_MARK = "warm:templates"
 AGAIN_S = 86_400.0
 BOOT_S = 900.0
 """For a template, from its boot on."""
@@ -76,7 +76,7 @@ def want(settings: NodeSettings, what: TemplateWant) -> bool:
     """Leave a mark, unless it failed lately or there are enough; returns whether there is one.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         what: the template.
     """
     if TemplateWant.of(str(what)) is None:
@@ -104,11 +104,11 @@ def wanted(settings: NodeSettings) -> tuple[TemplateWant, ...]:
     return tuple(what for _when, _name, what in sorted(found))
 
 
-def ring(settings: NodeSettings) -> bool:
+def request_making(settings: NodeSettings) -> bool:
     """Have the cache's unit make what is wanted, if no job has guests here; returns whether it was called.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: no mark can be left.
@@ -119,7 +119,7 @@ def ring(settings: NodeSettings) -> bool:
         if not free:
             return False
     files.make_directory(copy_queue.marks_of(settings))
-    (copy_queue.marks_of(settings) / BELL).touch(mode=0o600)
+    (copy_queue.marks_of(settings) / REQUEST_MARK).touch(mode=0o600)
     copy_queue.ensure_worker(settings)
     return True
 
@@ -128,10 +128,10 @@ def work_off(settings: NodeSettings, log: Log) -> None:
     """Make what is wanted, one after the other, for as long as no job has guests here and no image is wanted.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         log: hears what was done.
     """
-    (copy_queue.marks_of(settings) / BELL).unlink(missing_ok=True)
+    (copy_queue.marks_of(settings) / REQUEST_MARK).unlink(missing_ok=True)
     if not settings.warm_start or not wanted(settings):
         return
     with _alone(settings) as free:
@@ -182,7 +182,7 @@ def _make(settings: NodeSettings, what: TemplateWant, go_on: making.Tell) -> str
     if what.fs_type != "sharedfs":
         standing_copies.wait(image, what.fs_type, settings, deadline, go_on)
     with wait_for_copy.base_of(image, what.fs_type, settings) as base, Domains(settings.libvirt_uri) as domains:
-        form = making.Wanted(clone_xml.spec_of(base, what.size, settings), base)
+        form = making.TemplateSpec(clone_xml.spec_of(base, what.size, settings), base)
         with contextlib.suppress(template.NoTemplate):
             template.find(making.key_of(form, settings, domains), settings)
             return "is there"

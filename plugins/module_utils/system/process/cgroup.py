@@ -99,7 +99,7 @@ def _lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _mount(line: str) -> tuple[str, str, str, set[str]]:
-    """Its kind, what of it is mounted, where, and the options of the whole (proc(5))."""
+    """Return kind, root, place and options of a mount (proc(5))."""
     before, _dash, after = line.partition(" - ")
     root, where = before.split(" ")[3:5]
     kind, _source, options = after.split(" ", 2)

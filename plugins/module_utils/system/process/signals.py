@@ -23,7 +23,7 @@ class Terminated(BaseException):
 
 @contextlib.contextmanager
 @leaves_nothing
-def held_back() -> t.Iterator[None]:
+def delay_end_signals() -> t.Iterator[None]:
     """Signals that tell us to end arrive only afterwards: a child gets its own handlers first."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
@@ -63,8 +63,8 @@ def reset_signals() -> None:
 
 
 @leaves_nothing
-class Noted:
-    """Such signals are noted instead of having their effect; a context manager, for the main thread."""
+class SignalRecorder:
+    """Records signals that would end this process; a context manager, for the main thread."""
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -87,7 +87,7 @@ class Noted:
             self._first_signal = self._first_signal or signal.Signals(numbers[0]).name
         return self._first_signal
 
-    def __enter__(self) -> Noted:
+    def __enter__(self) -> SignalRecorder:
         return self
 
     def __exit__(self, *_error: object) -> None:

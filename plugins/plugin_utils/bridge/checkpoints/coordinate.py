@@ -42,7 +42,7 @@ Tell = t.Callable[[str, CheckpointStep, float], tuple[str, ...]]
 """Asks another node for a step within seconds; returns why it is not done; raises VTorqueError."""
 
 
-class Refused(VTorqueError):
+class CheckpointRefused(VTorqueError):
     """No checkpoint was begun: this is no time for one, or the guests cannot be saved."""
 
 
@@ -59,7 +59,7 @@ def take_checkpoint(
     Args:
         job: the batch server's word, of a job that runs.
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         tell: asks other nodes.
         log: takes a line for the job's log.
         park: ends the start, and has the job rest in the checkpoint; raises VTorqueError where it runs on.  None: it
@@ -73,13 +73,13 @@ def take_checkpoint(
     """
     store = settings.checkpoint_dir
     if store is None:
-        raise Refused(f"a checkpoint of job {job.job_id}", "this site has no checkpoint_dir")
+        raise CheckpointRefused(f"a checkpoint of job {job.job_id}", "this site has no checkpoint_dir")
     _refuse_if_unwanted(job, policy, store, park=park is not None)
     newest = next(iter(checkpoint_store.generations(store, job.job_id)), 0)
     attempt = _Attempt(job, settings, tell, newest + 1, float(policy.checkpoint_pause), PARK_S if park else 0.0)
     checkpoint_store.drop_new(store, job.job_id)
-    if reasons := attempt.ask("can_save"):
-        raise Refused(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
+    if reasons := attempt.take_step("can_save"):
+        raise CheckpointRefused(f"a checkpoint of job {job.job_id}", "; ".join(reasons))
     began, parked = time.monotonic(), False
     try:
         attempt.save(store)
@@ -115,13 +115,13 @@ def nodes_in_use(job: BatchJob, run_dir: pathlib.Path) -> tuple[str, ...]:
 def _refuse_if_unwanted(job: BatchJob, policy: Policy, store: pathlib.Path, *, park: bool) -> None:
     """Raises Refused where none is to be made of a job now, whatever its guests are."""
     if park and not job.rerunnable:
-        raise Refused(f"the suspension of job {job.job_id}", "it was submitted as one that may not run again")
+        raise CheckpointRefused(f"the suspension of job {job.job_id}", "it was submitted as one that may not run again")
     newest = next(iter(checkpoint_store.generations(store, job.job_id)), 0)
     # who suspends a job asks for no more of them; but where it did not end at the first time, it may be asked for ever
     if newest and (not park or checkpoint_store.read_parked(store, job.job_id).get("start") == job.start_count):
         made = (checkpoint_store.job_dir(store, job.job_id) / str(newest)).stat().st_mtime
         if (left_s := made + policy.checkpoint_min * 60 - time.time()) > 0:
-            raise Refused(f"a checkpoint of job {job.job_id}", f"the next one may begin in {left_s:.0f} s")
+            raise CheckpointRefused(f"a checkpoint of job {job.job_id}", f"the next one may begin in {left_s:.0f} s")
 
 
 def _end_start(job: BatchJob, store: pathlib.Path, settings: NodeSettings, park: t.Callable[[], None]) -> None:
@@ -158,17 +158,17 @@ class _Attempt:
             OSError: there is none.
             VTorqueError: there is none.
         """
-        if reasons := self.ask("hold"):
+        if reasons := self.take_step("hold"):
             raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "; ".join(reasons))
-        while waiting := self.ask("held"):
+        while waiting := self.take_step("held"):
             self.check_time(f"{', '.join(waiting)} not on the disk")
             time.sleep(LOOK_S)
-        if reasons := self.ask("store"):
+        if reasons := self.take_step("store"):
             raise VTorqueError(f"a checkpoint of job {self._job.job_id}", "; ".join(reasons))
         self.check_time("the copies were not made")
         checkpoint_store.commit(store, self._job.job_id, self._generation, self.manifest(store))
 
-    def ask(self, do: str) -> list[str]:
+    def take_step(self, do: str) -> list[str]:
         """Have one step done on all nodes at the same time; returns why it is not done somewhere."""
         if do == "hold":
             self._until = time.monotonic() + self._pause_s
@@ -191,7 +191,7 @@ class _Attempt:
 
     def let_go(self, log: t.Callable[[str], None]) -> None:
         try:
-            self.ask("let_go")
+            self.take_step("let_go")
         except VTorqueError as error:  # those go on by themselves
             log(f"not told that its guests go on: {error}")
 

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import pathlib
 import shutil
 import time
+import typing as t
 
 from ....module_utils.eligibility.guest_saving import objections_to_saving
 from ....module_utils.errors import VTorqueError
@@ -25,7 +27,7 @@ def take_step(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
 
     Args:
         step: which.
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Returns:
         Why it is not done, or not yet; (): it is.
@@ -33,27 +35,40 @@ def take_step(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
     Raises:
         VTorqueError: it cannot be done.
     """
+    return STEPS[step.do](step, settings)
+
+
+def _pause(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
     key = job_key(step.job_id, step.start)
-    if step.do == "can_save":
-        return _objections(step, settings)
-    if step.do == "hold":
-        ordered = pause_order.order_checkpoint(settings, key, time.time() + step.seconds)
-        return () if ordered else ("its guests stand still already",)
-    if step.do == "let_go":
-        if pause_order.checkpoint_until(settings, key):
-            pause_order.take_back(settings, key)
-        return ()
-    directory = settings.start_dir(step.job_id, step.start)
-    guests = [directory / guest.name for guest in guests_of(step.job_id, step.start, settings)]
-    if step.do == "held":
-        return tuple(guest.name for guest in guests if not saved_memory.needs_nothing(guest))
+    ordered = pause_order.order_checkpoint(settings, key, time.time() + step.seconds)
+    return () if ordered else ("its guests stand still already",)
+
+
+def _resume(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
+    key = job_key(step.job_id, step.start)
+    if pause_order.checkpoint_until(settings, key):
+        pause_order.take_back(settings, key)
+    return ()
+
+
+def _unsaved_guests(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
+    """Return the guests whose memory is not on the disk yet."""
+    return tuple(guest.name for guest in _directories(step, settings) if not saved_memory.needs_nothing(guest))
+
+
+def _store(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
     if settings.checkpoint_dir is None:
         raise VTorqueError(f"{settings.node_name} has no checkpoint_dir", "where guests could be saved")
     place = checkpoint_store.job_dir(settings.checkpoint_dir, step.job_id) / f"{step.generation}{checkpoint_store.NEW}"
     deadline = Deadline.after(step.seconds)
-    for guest in guests:
+    for guest in _directories(step, settings):
         checkpoint_store.save_guest(guest, place / guest.name, deadline)
     return ()
+
+
+def _directories(step: CheckpointStep, settings: NodeSettings) -> list[pathlib.Path]:
+    directory = settings.start_dir(step.job_id, step.start)
+    return [directory / guest.name for guest in guests_of(step.job_id, step.start, settings)]
 
 
 def _objections(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]:
@@ -66,7 +81,7 @@ def _objections(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]
         return (f"checkpoint_dir on {here}: {why}",)
     key = job_key(step.job_id, step.start)
     guests = guests_of(step.job_id, step.start, settings)
-    if not guests or not start_lock.is_held(start_lock.start_lock(settings, key)):
+    if not guests or not start_lock.is_locked(start_lock.start_lock(settings, key)):
         return (f"nobody watches over its guests on {here}",)
     if pause_order.is_ordered(settings, key):
         return (f"its guests on {here} stand still already",)
@@ -83,3 +98,13 @@ def _objections(step: CheckpointStep, settings: NodeSettings) -> tuple[str, ...]
     if needed > (free := shutil.disk_usage(store).free):
         found.append(f"{store} has {free >> 20} MiB free, and {needed >> 20} MiB are needed for {here}")
     return tuple(found)
+
+
+STEPS: dict[str, t.Callable[[CheckpointStep, NodeSettings], tuple[str, ...]]] = {
+    "can_save": _objections,
+    "hold": _pause,
+    "held": _unsaved_guests,
+    "store": _store,
+    "let_go": _resume,
+}
+"""What is done for each value of `CheckpointStep.do`."""

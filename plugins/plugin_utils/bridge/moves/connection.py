@@ -61,7 +61,7 @@ def open_call(
     return call
 
 
-def ask(host: str, message: t.Any, timeout_s: float = ANSWER_S) -> Answer:
+def send_request(host: str, message: t.Any, timeout_s: float = ANSWER_S) -> Answer:
     """Return the answer of another node.
 
     Raises:

@@ -18,7 +18,7 @@ import typing as t
 from ....module_utils.errors import SiteFault, VTorqueError
 from ....module_utils.job.batch.api import BatchSystem, UnknownJob
 from ....module_utils.job.batch.host_match import same_host
-from ....module_utils.job.batch.liveness import AskedOnce, start_lives
+from ....module_utils.job.batch.liveness import JobAnswers, start_lives
 from ....module_utils.job.batch.registry import open_batch
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.node.domain.connection import Domains
@@ -32,9 +32,10 @@ from ....module_utils.system.process.detached import start_detached
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import NodePart
 from ....module_utils.wire.moves import Evacuation, Evacuee
+from ....module_utils.wire.node_command import program_path
 from ..node_settings import settings_of
 from . import spares
-from .send import NotTaken, move, settle
+from .send import GuestRejected, finish_move, move
 from .survey import Resident, list_residents
 
 LOCK = "evacuation"
@@ -63,10 +64,10 @@ def evacuate(request: Evacuation, policy: Policy, node: str, peer: str) -> tuple
     if peer:
         _refuse_nodes(batch, node, peer)
     with (
-        start_lock.held(settings.run_dir / "locks" / LOCK, settings, Deadline.after(LOCK_S)),
+        start_lock.lock_alone(settings.run_dir / "locks" / LOCK, settings, Deadline.after(LOCK_S)),
         Domains(settings.libvirt_uri) as domains,
     ):
-        _settle_all(settings, batch, domains)
+        _finish_all(settings, batch, domains)
         used: set[str] = set()
         return tuple(
             _evacuee(resident, request, policy, settings, batch, domains, used)
@@ -85,7 +86,7 @@ def begin(policy: Policy, node: str) -> None:
         OSError: the program cannot be called.
     """
     question = json.dumps(to_dict(Evacuation(1, "evacuate", node, False))).encode() + b"\n"
-    process = start_detached([f"{policy.prefix_nodes}/bin/vtorque-node"], stdin=subprocess.PIPE)
+    process = start_detached([str(program_path("vtorque-node", policy.prefix_nodes))], stdin=subprocess.PIPE)
     with t.cast(t.IO[bytes], process.stdin) as stream:
         stream.write(question)
 
@@ -113,7 +114,7 @@ def _evacuee(
             return row(target, "", moved.seconds, moved.paused_s)
         except VTorqueError as error:
             refusals.append(" ".join(str(error).split()))
-            if not isinstance(error, NotTaken):  # another one would do no better, or it is not known where it is
+            if not isinstance(error, GuestRejected):  # another one would do no better, or it is not known where it is
                 break
     return row(why="; ".join(refusals)[:LIMIT])
 
@@ -131,11 +132,11 @@ def _refuse_nodes(batch: BatchSystem, here: str, peer: str) -> None:
             raise VTorqueError(f"the evacuation of {here}", f"{node.name} asks for it", "ask from a front end, or here")
 
 
-def settle_moves(settings: NodeSettings, batch: BatchSystem) -> tuple[str, ...]:
+def finish_moves(settings: NodeSettings, batch: BatchSystem) -> tuple[str, ...]:
     """Bring moves to their end that were broken off with whoever was at it; returns what could not be done.
 
     Args:
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: writes the notes of spare nodes.
     """
     if not any(moves.target_of(guest) for guest in guest_directories(settings.guests_dir)):
@@ -145,21 +146,21 @@ def settle_moves(settings: NodeSettings, batch: BatchSystem) -> tuple[str, ...]:
         if not lock.take_now():
             return ()
         with Domains(settings.libvirt_uri) as domains:
-            return _settle_all(settings, batch, domains)
+            return _finish_all(settings, batch, domains)
     except VTorqueError as error:
         return (str(error),)
     finally:
         lock.close()
 
 
-def _settle_all(settings: NodeSettings, batch: BatchSystem, domains: Domains) -> tuple[str, ...]:
+def _finish_all(settings: NodeSettings, batch: BatchSystem, domains: Domains) -> tuple[str, ...]:
     problems = []
     for guest in guest_directories(settings.guests_dir):
         named = start_of(guest.parent.name)
         if named is None or not moves.target_of(guest):
             continue
         try:
-            settle(guest, *named, settings, batch, domains)
+            finish_move(guest, *named, settings, batch, domains)
         except (OSError, VTorqueError) as error:
             problems.append(f"the move of guest {guest.name} is not at its end: {error}")
     return tuple(problems)
@@ -183,7 +184,7 @@ def check_spare(part: NodePart, source: str, policy: Policy, settings: NodeSetti
         raise SiteFault(f"a guest of {source} on {here}", f"guests of {others[0]} are here")
 
 
-def came_and_lives(settings: NodeSettings, asked: AskedOnce, job_id: str, start: int) -> bool:
+def came_and_lives(settings: NodeSettings, asked: JobAnswers, job_id: str, start: int) -> bool:
     """Return whether a start lives on another node, and its guest has come from there.
 
     Raises:
@@ -203,7 +204,7 @@ def give_back_spare(
 
     Args:
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: has the note; None: the site's is opened.
         job_id: the job, where its end is at work; "": whoever has had it, once the batch server does not run it.
 

@@ -19,7 +19,7 @@ from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.time_budget import SUSPENSION_ANSWER_S
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import LostGuest, NodePart, Suspension
-from .connection import Answer, ask
+from .connection import Answer, send_request
 
 MARGIN_S = 5.0
 LISTS = ("removed", "left", "used", "consoles", "series")
@@ -32,7 +32,7 @@ def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings) -> Answ
     Args:
         part: the request, `absent`.
         answer: of this node.
-        settings: this node's own.
+        settings: NodeSettings of this node.
     """
     record = settings.record_dir(part.job_id, part.start)
     rows = moves.read_moved(record)
@@ -41,7 +41,7 @@ def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings) -> Answ
     for target in moves.targets_of(record):
         removal = NodePart.removal(part.job_id, part.start, target, part.timeout_s)
         try:
-            there = ask(target, removal, part.timeout_s + MARGIN_S)
+            there = send_request(target, removal, part.timeout_s + MARGIN_S)
         except VTorqueError as error:
             answer["left"] = [*answer["left"], f"guests that have moved to {target}: {error}"]
             continue
@@ -53,7 +53,7 @@ def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings) -> Answ
     return answer
 
 
-def tell_moved(message: Suspension, settings: NodeSettings) -> tuple[str, ...]:
+def forward_suspension(message: Suspension, settings: NodeSettings) -> tuple[str, ...]:
     """Have the guests that have moved stand still, too, or go on; returns what they lack for that.
 
     Raises:
@@ -61,7 +61,7 @@ def tell_moved(message: Suspension, settings: NodeSettings) -> tuple[str, ...]:
     """
     lacks: list[str] = []
     for target in moves.targets_of(settings.record_dir(message.job_id, message.start)):
-        answer = ask(target, dataclasses.replace(message, node=target), SUSPENSION_ANSWER_S)
+        answer = send_request(target, dataclasses.replace(message, node=target), SUSPENSION_ANSWER_S)
         lacks += map(str, answer.get("lack", ()))
     return tuple(lacks)
 
@@ -78,7 +78,7 @@ def pass_loss(lost: LostGuest, settings: NodeSettings) -> bool:
         leader = superior.read_name(record)
     if not leader or not has_moved(lost, settings):
         return False
-    ask(leader, dataclasses.replace(lost, node=settings.node_name))
+    send_request(leader, dataclasses.replace(lost, node=settings.node_name))
     return True
 
 

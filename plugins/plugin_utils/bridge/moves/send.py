@@ -6,7 +6,7 @@
     claim the spare -> order (`state/moves.py`) -> `arrive` there -> files -> libvirt's migration -> note -> clear here
 
 libvirt lets the guest go on there only when it has ended here, and leaves it here when anything fails.  Where it is
-not known what became of it, the spare node is asked; until it answers, nothing is done here (`settle`).
+not known what became of it, the spare node is asked; until it answers, nothing is done here (`finish_move`).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from ....module_utils.system import files, relay
 from ....module_utils.system.clock import Deadline
 from ....module_utils.wire.form import from_dict, to_dict
 from ....module_utils.wire.messages import NodePart
-from ....module_utils.wire.moves import DISK, FILES, LIBVIRT, MEMORY, STATE, Arrival, Moved, Stream
+from ....module_utils.wire.moves import DISK, FILES, LIBVIRT, MEMORY, STATE, Arrival, MovedGuest, Stream
 from ....module_utils.wire.node_answers import GuestFacts
 from . import spares
-from .connection import NotAnswered, ask, end_call, open_call, read_answer, send_files, tunnel
+from .connection import NotAnswered, end_call, open_call, read_answer, send_files, send_request, tunnel
 from .survey import Resident
 
 PAUSE_AFTER_S, PAUSE_AFTER_MIB_S, PAUSED_S = 60.0, 0.03, 60.0
@@ -58,17 +58,17 @@ MOVED_FILES = ("seed.iso", "known_hosts", user_additions.HAS)
 """What a guest has in its directory besides its disk, and the spare node cannot make."""
 
 
-class NotTaken(VTorqueError):
+class GuestRejected(VTorqueError):
     """A spare node did not take a guest in; nothing was copied, and another one may."""
 
 
-def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSystem, domains: Domains) -> Moved:
+def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSystem, domains: Domains) -> MovedGuest:
     """Have a guest go on, on a spare node.
 
     Args:
         resident: it, which nothing keeps here.
         target: the spare node, which is free.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: writes the note of the spare node.
         domains: a connection to libvirt.
 
@@ -76,14 +76,14 @@ def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSy
         What became of it.
 
     Raises:
-        NotTaken: it is here as before, and may go to another spare node.
+        GuestRejected: it is here as before, and may go to another spare node.
         VTorqueError: it is here as before; or it is not known where it is.
     """
     guest = resident.guest
     try:
         spares.claim(batch, target, resident.job_id)
     except VTorqueError as error:
-        raise NotTaken(error.what, error.why, error.hint) from error
+        raise GuestRejected(error.what, error.why, error.hint) from error
     began = time.monotonic()
     try:
         place = moves.order_move(guest, target)
@@ -93,7 +93,7 @@ def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSy
     try:
         paused_s = _bring(resident, target, settings, domains, place)
     except (OSError, VTorqueError) as error:
-        moved = settle(guest, resident.job_id, resident.start, settings, batch, domains)
+        moved = finish_move(guest, resident.job_id, resident.start, settings, batch, domains)
         if moved is not None:
             return moved
         why = f"guest {guest.name} did not go to {target}, and goes on here: {error}"
@@ -106,16 +106,16 @@ def move(resident: Resident, target: str, settings: NodeSettings, batch: BatchSy
     )
 
 
-def settle(
+def finish_move(
     guest: pathlib.Path, job_id: str, start: int, settings: NodeSettings, batch: BatchSystem, domains: Domains
-) -> Moved | None:
+) -> MovedGuest | None:
     """Bring a move to its end that was broken off: the guest is there, or here; never at both.
 
     Args:
         guest: its directory here, with an order.
         job_id: of its job.
         start: its number.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: writes the note of the spare node.
         domains: a connection to libvirt.
 
@@ -127,11 +127,11 @@ def settle(
     """
     target = moves.target_of(guest)
     question = Stream(1, "stream", job_id, start, target, guest.name, STATE, 0.0)
-    there = ask(target, question)
+    there = send_request(target, question)
     if "running" in there.get("states", ()):
         return _commit(guest, job_id, start, target, settings, domains, 0.0, -1.0)
     removal = NodePart.removal(job_id, start, target, REMOVAL_S)
-    if there.get("awaited") and ask(target, removal, REMOVAL_S + 30.0).get("left"):
+    if there.get("awaited") and send_request(target, removal, REMOVAL_S + 30.0).get("left"):
         raise VTorqueError(f"the move of guest {guest.name} to {target}", "something of it is left there")
     facts = domains.facts(guest.name)
     if facts is not None and facts.state == "paused" and not pause_order.is_ordered(settings, job_key(job_id, start)):
@@ -173,7 +173,7 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
         return paused_s
     except (OSError, VTorqueError) as error:
         why = _reason(call, target, error, f"the move of guest {guest.name}")
-        raise (why if taken else NotTaken(why.what, why.why, why.hint)) from error
+        raise (why if taken else GuestRejected(why.what, why.why, why.hint)) from error
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise VTorqueError(f"vtorque-node on {target}", f"its answer is of another form: {error}") from error
     finally:
@@ -247,14 +247,14 @@ def _commit(
     domains: Domains,
     seconds: float,
     paused_s: float,
-) -> Moved:
+) -> MovedGuest:
     """The guest runs there: say so, and take away what is here of it but its slot, whose name and MAC it has."""
     file = read_guest_file(guest)
     record = settings.record_dir(job_id, start)
     if file is None or start_lock.tombstone(settings, job_key(job_id, start)).exists():
-        ask(target, NodePart.removal(job_id, start, target, REMOVAL_S), REMOVAL_S + 30.0)
+        send_request(target, NodePart.removal(job_id, start, target, REMOVAL_S), REMOVAL_S + 30.0)
         raise VTorqueError(f"the move of guest {guest.name}", "its job has ended meanwhile")
-    moved = Moved(
+    moved = MovedGuest(
         guest.name,
         file.mac,
         settings.node_name,

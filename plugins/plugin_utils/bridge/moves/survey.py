@@ -64,7 +64,7 @@ def list_residents(
 
     Args:
         policy: the site's.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         batch: knows their jobs.
         domains: a connection to libvirt.
 
@@ -81,13 +81,13 @@ def list_residents(
         try:
             found += _examine(residents, policy, settings, batch, domains)
         except UnknownJob:
-            found += _keep(residents, "the batch server does not know its job")
+            found += _reject_all(residents, "the batch server does not know its job")
         except VTorqueError as error:
-            found += _keep(residents, str(error))
+            found += _reject_all(residents, str(error))
     return tuple(found)
 
 
-def _keep(residents: t.Sequence[Resident], why: str, job: BatchJob | None = None) -> list[Resident]:
+def _reject_all(residents: t.Sequence[Resident], why: str, job: BatchJob | None = None) -> list[Resident]:
     return [dataclasses.replace(resident, why=why, job=job) for resident in residents]
 
 
@@ -99,20 +99,20 @@ def _examine(
     job = batch.job(first.job_id)
     if job.state != "R" or job.start_count != first.start:
         why = f"its job is in state {job.state or 'unknown'} of start {job.start_count}"
-        return _keep(residents, why, job)
+        return _reject_all(residents, why, job)
     source = moves.source_of(first.guest.parent)
     if source and not any(same_host(settings.node_name, node) for node in job.nodes):
-        return _keep(residents, f"it came from {source}, and a guest is moved once", job)
-    if start_lock.tombstone(settings, first.key).exists() or not start_lock.is_held(
+        return _reject_all(residents, f"it came from {source}, and a guest is moved once", job)
+    if start_lock.tombstone(settings, first.key).exists() or not start_lock.is_locked(
         start_lock.start_lock(settings, first.key)
     ):
-        return _keep(residents, "it ends, or nobody watches it", job)
+        return _reject_all(residents, "it ends, or nobody watches it", job)
     if pause_order.is_ordered(settings, first.key):
-        return _keep(residents, "its guests stand still by an order, for a suspension or a checkpoint", job)
+        return _reject_all(residents, "its guests stand still by an order, for a suspension or a checkpoint", job)
     part = moves.read_part(first.guest)
     guests = [resident.guest for resident in residents]
     if reasons := objections_to_move(_parts_in_the_way(guests, part, policy, domains)):
-        return _keep(residents, "; ".join(reasons), job)
+        return _reject_all(residents, "; ".join(reasons), job)
     return [dataclasses.replace(one, job=job, part=_part_of(one.guest, part)) for one in residents]
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where both wings' checks of a node meet: this node examined, and other nodes asked for their own reports.
+"""The checks of a node, of `job` and of `node`: this node examined, and other nodes queried for their own reports.
 
 Nodes are asked by `vtorque-node`, the one command to which root's keys are bound.
 """
@@ -26,7 +26,7 @@ from ....module_utils.job.batch.api import BatchNode, BatchSystem
 from ....module_utils.job.batch.host_match import same_host
 from ....module_utils.job.batch.registry import open_batch, open_doctor, open_node
 from ....module_utils.job.config import comparison
-from ....module_utils.job.config.parameters import Policy
+from ....module_utils.job.config.parameters import DEFAULT_PREFIX, Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.job.doctor import node_checks as job_doctor
 from ....module_utils.job.doctor import site_checks
@@ -45,6 +45,7 @@ from ....module_utils.wire.health_report import (
     finding_of,
     report_from_dict,
 )
+from ....module_utils.wire.node_command import program_path
 from ..node_settings import settings_of
 
 EXAMINATION_S = 20.0
@@ -81,9 +82,9 @@ def examine_here(
     policy_checks = job_doctor.checks(policy, batch, node, ssh_timeout_s=ssh_s, thorough=thorough)
     checks = {**node_doctor.checks(settings, pool_default(policy)), **policy_checks}
     if thorough:
-        is_alive = liveness.by_server(liveness.AskedOnce(batch), node)
+        is_alive = liveness.by_server(liveness.JobAnswers(batch), node)
         has_files = open_node(policy.batch_system).alive_here(policy)
-        checks["left"] = lambda: node_doctor.look_at_left(settings, is_alive, has_files)
+        checks["left"] = lambda: node_doctor.check_leftovers(settings, is_alive, has_files)
     report = Report(node, (found,), began)
     for finding in examine(checks, timeout_s):
         report = report.with_finding(finding)
@@ -119,10 +120,10 @@ def examine_front_end(
     pool = pathlib.Path(policy.vm_img_dir)
     preface = next((node.preface for node in known.values() if node.preface), "")
     checks = {
-        "pool": lambda: node_doctor.look_at_pool(pool, pool_default(policy)),
-        "programs": lambda: site_checks.look_at_qsub(policy, here),
+        "pool": lambda: node_doctor.check_pool(pool, pool_default(policy)),
+        "programs": lambda: site_checks.check_qsub(policy, here),
         "server": lambda: open_doctor(policy.batch_system).check_server(batch, tuple(known), preface),
-        "records": lambda: site_checks.look_at_records(policy, here, records_dir),
+        "records": lambda: site_checks.check_records(policy, here, records_dir),
     }
     findings = (found, *examine(checks, EXAMINATION_S))
     return Report(
@@ -143,7 +144,7 @@ def judge_together(
     """
     settings, collection = comparison.digests(policy), installed.identity()
     compared = (site_checks.compare(report, settings, collection, here) for report in reports)
-    return tuple(site_checks.with_servers_word(report, _known_as(report.node, known)) for report in compared)
+    return tuple(site_checks.add_server_state(report, _known_as(report.node, known)) for report in compared)
 
 
 def _known_as(host: str, known: t.Mapping[str, BatchNode]) -> BatchNode | None:
@@ -165,13 +166,13 @@ def _policy(load: t.Callable[[], Policy], node: str) -> tuple[Policy, Finding]:
     return policy, Finding("policy")
 
 
-def ask_nodes(
+def examine_nodes(
     nodes: t.Sequence[str],
     *,
     ssh_timeout_s: float,
     timeout_s: float = EXAMINATION_S,
     ssh: str = job_doctor.SSH,
-    prefix: str = "/opt/vtorque",
+    prefix: str = DEFAULT_PREFIX,
     advance: t.Callable[[Report], None] | None = None,
 ) -> tuple[Report, ...]:
     """Let nodes examine themselves, many at once.
@@ -189,7 +190,7 @@ def ask_nodes(
     """
 
     def one(node: str) -> Report:
-        report = _ask(node, ssh_timeout_s, timeout_s, [ssh, f"{prefix}/bin/{PROGRAM}"])
+        report = _request_report(node, ssh_timeout_s, timeout_s, [ssh, str(program_path(PROGRAM, prefix))])
         if advance is not None:
             advance(report)
         return report
@@ -198,7 +199,7 @@ def ask_nodes(
         return tuple(pool.map(one, nodes))
 
 
-def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence[str]) -> Report:
+def _request_report(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence[str]) -> Report:
     began = time.time()
     ssh, program = programs
     question = json.dumps(ReportRequest(timeout_s).to_dict()).encode() + b"\n"
@@ -209,14 +210,14 @@ def _ask(node: str, ssh_timeout_s: float, timeout_s: float, programs: t.Sequence
     except (OSError, VTorqueError) as error:
         return _silent(node, str(error))
     if done.returncode == 255:
-        return _silent(node, f"no answer by ssh: {job_doctor.last_words(done.stderr, done.returncode)}", WAY_IN)
+        return _silent(node, f"no answer by ssh: {job_doctor.last_line(done.stderr, done.returncode)}", WAY_IN)
     try:
         answer = json.loads(done.stdout)
         if not isinstance(answer, dict) or "report" not in answer:
             return _silent(node, f"{node} gave no report: {refusal_of(answer)}", INSTALL)
         return check_clock(report_from_dict(node, answer["report"]), began, time.time())
     except (ValueError, RecursionError):  # no JSON, or so deep that nobody can follow
-        problem = job_doctor.last_words(done.stderr, done.returncode)
+        problem = job_doctor.last_line(done.stderr, done.returncode)
         return _silent(node, f"no report: {problem}", f"is {program} there?")
     except VTorqueError as error:
         return _silent(node, str(error), INSTALL)
@@ -309,5 +310,5 @@ def check_clock(report: Report, asked: float, answered: float) -> Report:
 
 
 def needing(reports: t.Sequence[Report]) -> tuple[Report, ...]:
-    """Those that need somebody."""
+    """Return the findings that somebody must see to."""
     return tuple(report for report in reports if not report.well)

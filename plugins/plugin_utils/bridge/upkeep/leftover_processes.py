@@ -22,7 +22,7 @@ from ....module_utils.state import event_log, layout, shell_link
 from ....module_utils.system import files
 from ....module_utils.system.clock import Deadline
 from ....module_utils.system.process.process_id import ProcessId
-from ....module_utils.time_budget import EXCLUSIVE_ASK_S, LEFT_PROCESSES_END_S
+from ....module_utils.time_budget import EXCLUSIVE_ASK_S, LEFTOVER_PROCESSES_END_S
 from .. import exclusive_note
 
 if t.TYPE_CHECKING:
@@ -35,7 +35,7 @@ SHOWN = 10
 """Processes that a line of the log names."""
 
 
-def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
+def end_leftovers(call: HookCall, start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> None:
     """End what the job left on its mother superior.
 
     Args:
@@ -49,7 +49,7 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     shells = [ProcessId(*map(int, link.name.split("."))) for link in links]
     shell = next((one for one in shells if call.session and one.pid == call.session), None)
     over = job_processes.ticks_of(hook_call.hook_began())
-    seconds = min(LEFT_PROCESSES_END_S, until - time.monotonic())
+    seconds = min(LEFTOVER_PROCESSES_END_S, until - time.monotonic())
     node = call.mother_superior or os.uname().nodename
     _end(
         call.job_id,
@@ -66,7 +66,7 @@ def end_left(call: HookCall, start: Start, policy: Policy, until: float, log: t.
     )
 
 
-def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
+def end_leftovers_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node: str) -> None:
     """End what the job left on another of its nodes, which no session tells: Torque says 0 there.
 
     Args:
@@ -90,7 +90,7 @@ def end_left_of_sister(argv: t.Sequence[str], load: t.Callable[[], Policy], node
             session=0,
             shell=None,
             over_ticks=0,
-            deadline=Deadline.after(LEFT_PROCESSES_END_S),
+            deadline=Deadline.after(LEFTOVER_PROCESSES_END_S),
         )
 
 
@@ -118,7 +118,7 @@ def _end(
         marks = Marks(job_id, pwd.getpwnam(user).pw_uid, session, shell, over_ticks)
     except KeyError:
         return
-    there = job_processes.look(marks)
+    there = job_processes.list_processes(marks)
     ours = [seen for seen in there if seen.ours]
     if ours:
         why = _why_not(job_id, directory, policy, node, hook_until)

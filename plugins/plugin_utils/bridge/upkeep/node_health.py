@@ -65,7 +65,7 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
 
     Args:
         policy: the site's.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         batch: the batch system; its calls end in time.
         deadline: when to end.
 
@@ -78,7 +78,7 @@ def follow_health(policy: Policy, settings: NodeSettings, batch: BatchSystem, de
         degrading.forget_all(settings)
         return WELL
     try:
-        before, now = degrading.look(
+        before, now = degrading.read_sources(
             settings, lambda: batch.node(node).message, Deadline.after(deadline.left_s(LOOK_S))
         )
     except (OSError, VTorqueError) as error:
@@ -106,7 +106,7 @@ def find_faults(settings: NodeSettings, cause: str) -> tuple[NodeFault, ...]:
     """Return what is wrong with this node now, for the cause that a note of ours names.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         cause: one of `errors.CAUSES`, `errors.DEGRADING`, or "" for every cause.
     """
     faults = causes.troubles(settings, cause) if cause != DEGRADING else ()
@@ -172,7 +172,7 @@ def _order_checkpoints(
             job = batch.job(start[0])
             if job.state != "R" or job.start_count != start[1]:
                 continue  # it ends, or is suspended: asked again at the next look
-            batch.ask_checkpoint(job.job_id)
+            batch.request_checkpoint(job.job_id)
             new.append(directory.name)
         except UnknownJob:
             continue

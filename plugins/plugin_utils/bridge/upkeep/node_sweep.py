@@ -15,7 +15,7 @@ from ....module_utils.job.batch.api import BatchSystem, UnknownJob
 from ....module_utils.job.batch.registry import open_batch, open_node
 from ....module_utils.job.config import parameters, policy_file
 from ....module_utils.job.records import retention
-from ....module_utils.job.records.handover import delivery, running
+from ....module_utils.job.records.transfer import delivery, running
 from ....module_utils.node import doctor, sweep
 from ....module_utils.node.lifecycle import room
 from ....module_utils.node.state import checkpoint_store, pause_order
@@ -40,9 +40,9 @@ class Report:
     version: int
     node: str
     ok: bool
-    removed: tuple[sweep.Said, ...]
-    left: tuple[sweep.Said, ...]
-    living: tuple[sweep.Said, ...]
+    removed: tuple[sweep.StartReport, ...]
+    left: tuple[sweep.StartReport, ...]
+    living: tuple[sweep.StartReport, ...]
     note: offline_note.NoteWord
     retired: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
     running.send_due(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     if settings.checkpoint_dir is not None:
         for problem in checkpoint_store.forget_gone(settings.checkpoint_dir, _is_known(batch), sweep.TWICE_S):
-            swept = dataclasses.replace(swept, removed=(*swept.removed, sweep.Said("", problem)))
+            swept = dataclasses.replace(swept, removed=(*swept.removed, sweep.StartReport("", problem)))
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
     # last, as it calls programs of the site
     health = node_health.follow_health(policy, settings, batch, deadline)
@@ -136,10 +136,10 @@ def _is_known(batch: BatchSystem) -> t.Callable[[str], bool]:
 
 def _swept(
     policy: parameters.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
-) -> sweep.Swept:
+) -> sweep.SweepReport:
     settings = settings_of(policy, node)
     alive_here = open_node(policy.batch_system).alive_here(policy)
-    asked = liveness.AskedOnce(batch)
+    asked = liveness.JobAnswers(batch)
     lives_here = liveness.by_server(asked, node)
 
     def lives(job_id: str, start: int) -> bool:
@@ -148,7 +148,7 @@ def _swept(
     swept = sweep.sweep(settings, lives, alive_here, deadline, any_number=any_number)
     for problem in _follow_suspensions(settings, asked, swept.living):
         swept = _with(swept, problem)
-    swept = _with(swept, *evacuate.settle_moves(settings, batch))
+    swept = _with(swept, *evacuate.finish_moves(settings, batch))
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
     event_log.configure(settings.log)
     if policy.log_rotate:
@@ -160,7 +160,7 @@ def _swept(
 
 
 def _follow_suspensions(
-    settings: NodeSettings, asked: liveness.AskedOnce, living: tuple[sweep.Said, ...]
+    settings: NodeSettings, asked: liveness.JobAnswers, living: tuple[sweep.StartReport, ...]
 ) -> t.Iterator[str]:
     """Pause the guests of suspended jobs and let those of others go on, where nobody else has given the order.
 
@@ -187,7 +187,7 @@ def _follow_suspensions(
             yield f"whether start {item.key} is suspended is not followed: {error}"
 
 
-def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
+def _mark_removed(settings: NodeSettings, swept: sweep.SweepReport) -> None:
     """The record of a start whose epilogue was lost is handed over too, as far as it goes."""
     for item in swept.removed:
         if layout.start_of(item.key) and (settings.state_dir / "records" / item.key / layout.RECORD).exists():
@@ -195,11 +195,11 @@ def _mark_removed(settings: NodeSettings, swept: sweep.Swept) -> None:
                 delivery_queue.mark_pending(item.key, settings.state_dir)
 
 
-def _with(swept: sweep.Swept, *troubles: str) -> sweep.Swept:
+def _with(swept: sweep.SweepReport, *troubles: str) -> sweep.SweepReport:
     """What was swept, with words that belong to no start."""
-    return dataclasses.replace(swept, left=(*swept.left, *(sweep.Said("", trouble) for trouble in troubles)))
+    return dataclasses.replace(swept, left=(*swept.left, *(sweep.StartReport("", trouble) for trouble in troubles)))
 
 
-def _report(node: str, swept: sweep.Swept, note: offline_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
+def _report(node: str, swept: sweep.SweepReport, note: offline_note.NoteWord, retired: tuple[str, ...] = ()) -> Report:
     ok = not swept.left and (not note.note or note.taken_back)
     return Report(VERSION, node, ok, swept.removed, swept.left, swept.living, note, retired)

@@ -75,7 +75,7 @@ def _common_value(cells: t.Sequence[str]) -> str:
     return ", ".join(different) if len(different) <= FEW else f"{different[0]} .. {different[-1]}"
 
 
-def show(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "check") -> None:
+def print_table(reports: t.Sequence[Report], checks: t.Sequence[str], title: str = "check") -> None:
     """Print the table; with one host its name is left out.
 
     Args:

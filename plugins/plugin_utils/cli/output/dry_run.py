@@ -16,7 +16,7 @@ from ....module_utils.job.request.keys import KEYS
 from ....module_utils.text import format_mib
 from ....module_utils.wire.form import to_dict
 from ...bridge import preview
-from .json_output import Query, tell
+from .json_output import Query, print_json
 
 if t.TYPE_CHECKING:
     from ....module_utils.job.admission.submission import Submission
@@ -27,7 +27,12 @@ SIZES = ("ram", "unclot_shmem")
 
 
 def print_submission(
-    submission: Submission, policy: Policy, name: str, command: t.Sequence[str], vm_lines: t.Sequence[int], how: Wanted
+    submission: Submission,
+    policy: Policy,
+    name: str,
+    command: t.Sequence[str],
+    vm_lines: t.Sequence[int],
+    how: DryRunOptions,
 ) -> None:
     """Print what a job in virtual machines would be.
 
@@ -36,7 +41,7 @@ def print_submission(
         policy: the site's.
         name: of the batch system's command.
         command: its call.
-        vm_lines: of the script (`Asked.vm_lines`).
+        vm_lines: of the script (`FrontJob.vm_lines`).
         how: for people, or for programs.
     """
     resolved = submission.resolved
@@ -51,11 +56,11 @@ def print_submission(
         }
         document |= {"adds": submission.added, "pinned": submission.pinned, **to_dict(submission.survival)}
         document |= {"neutral_lines": vm_lines, "warm": submission.warm, "cores": submission.need.cores_sum}
-        _tell({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
+        _print_json({**document, "placement": dataclasses.asdict(placed) if placed else None}, how)
         return
     table = [("request", "value", "from")]
     for key, value in rows:
-        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.word(key)
+        cell = format_mib(value) if key in SIZES and isinstance(value, int) else resolved.text(key)
         table.append((key, cell, resolved.origins[key]))
     if resolved.shell:
         table.append(("shell", resolved.shell, "-S"))
@@ -67,8 +72,8 @@ def print_submission(
     if placed:
         _print_placement(placed)
     print(shlex.join(command))
-    if submission.handover.note:
-        print(f"({name} reads a copy of {submission.handover.name} {submission.handover.note})")
+    if submission.command_call.note:
+        print(f"({name} reads a copy of {submission.command_call.name} {submission.command_call.note})")
 
 
 def _remarks(submission: Submission) -> t.Iterator[str]:
@@ -100,7 +105,7 @@ def _print_placement(placed: preview.Preview) -> None:
         print(f"  {placed.problem}")
 
 
-def print_bare(name: str, command: t.Sequence[str], how: Wanted) -> None:
+def print_bare(name: str, command: t.Sequence[str], how: DryRunOptions) -> None:
     """Print the call of a job that goes on as it is.
 
     Args:
@@ -109,16 +114,16 @@ def print_bare(name: str, command: t.Sequence[str], how: Wanted) -> None:
         how: for people, or for programs.
     """
     if how.as_json:
-        _tell({"request": {}, name: list(command)}, how)
+        _print_json({"request": {}, name: list(command)}, how)
     else:
         print(shlex.join(command))
 
 
-def _tell(document: dict[str, t.Any], how: Wanted) -> None:
-    tell(types.SimpleNamespace(query=how.query), document)
+def _print_json(document: dict[str, t.Any], how: DryRunOptions) -> None:
+    print_json(types.SimpleNamespace(query=how.query), document)
 
 
-class Wanted(t.Protocol):
+class DryRunOptions(t.Protocol):
     """How a dry run is to be printed.
 
     Attributes:

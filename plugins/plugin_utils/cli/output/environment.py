@@ -14,7 +14,7 @@ DESCRIPTOR = "VTORQUE_ENVIRONMENT_FD"
 """Names the descriptor with the environment, in base64 as `/proc/PID/environ` had it."""
 
 
-def kept_aside() -> dict[bytes, bytes]:
+def caller_environment() -> dict[bytes, bytes]:
     """The environment that the user called us with; our own where no launcher kept another one aside."""
     number = os.environ.get(DESCRIPTOR)
     if number is None:

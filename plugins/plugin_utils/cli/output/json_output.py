@@ -62,7 +62,7 @@ def _fault(text: str, error: Exception) -> UserFault:
     )
 
 
-class _Ask(argparse.Action):
+class _QueryAction(argparse.Action):
     """Compile at once, so that a wrong expression is told before any work; and show JSON."""
 
     def __call__(self, parser: t.Any, namespace: argparse.Namespace, values: t.Any, option: t.Any = None) -> None:
@@ -79,10 +79,12 @@ def add_json(parser: argparse.ArgumentParser, purpose: str = "for programs", gro
         group: where `--json` excludes others.
     """
     (group or parser).add_argument("--json", action="store_true", help=purpose)
-    parser.add_argument(FLAG, action=_Ask, metavar="EXPRESSION", help="what this JMESPath expression finds in the JSON")
+    parser.add_argument(
+        FLAG, action=_QueryAction, metavar="EXPRESSION", help="what this JMESPath expression finds in the JSON"
+    )
 
 
-class Asked(t.Protocol):
+class JsonOptions(t.Protocol):
     """What was asked, as far as it matters here."""
 
     @property
@@ -90,7 +92,7 @@ class Asked(t.Protocol):
         """Which part is wanted; None: all of it."""
 
 
-def tell(call: Asked | argparse.Namespace, data: t.Any) -> None:
+def print_json(call: JsonOptions | argparse.Namespace, data: t.Any) -> None:
     """Print what there is as JSON, or what the caller asked of it.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ....module_utils.job.request.value_types import written
+from ....module_utils.job.request.value_types import encode_value
 
 Row = dict[str, t.Any]
 
@@ -16,14 +16,14 @@ def cell_text(value: object) -> str:
     """A value as a cell shows it; `-` for none.
 
     Args:
-        value: of any kind that `values.written` knows.
+        value: of any kind that `value_types.encode_value` knows.
 
     Returns:
         The text.
     """
     if value is None or value in ("", ()):
         return "-"
-    return written(t.cast("str", value))
+    return encode_value(t.cast("str", value))
 
 
 def table(rows: t.Sequence[Row]) -> None:

@@ -12,11 +12,11 @@ import sys
 import typing as t
 
 from ....module_utils.errors import SiteFault, UserFault
-from ....module_utils.job.config.legacy import NEEDS_A_LOOK, Converted, convert
+from ....module_utils.job.config.legacy import NEEDS_A_LOOK, Conversion, convert
 from ....module_utils.job.config.parameters import PARAMETERS, RETIRED, Parameter, Policy
 from ....module_utils.job.config.policy_file import MAX_FILE, PolicyFile, parse, read
 from ..output import messages
-from ..output.json_output import add_json, tell
+from ..output.json_output import add_json, print_json
 from ..output.tables import Row, table
 from ..output.verbs import add_verb
 
@@ -100,10 +100,10 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         return _check(call.file, call.config)
     if call.verb == "convert":
         return _convert(call.old, call.output, variables=call.variables)
-    return _show(call)
+    return _print_policy(call)
 
 
-def _show(call: argparse.Namespace) -> int:
+def _print_policy(call: argparse.Namespace) -> int:
     unknown = [name for name in call.names if name not in PARAMETERS]
     for name in RETIRED.keys() & set(unknown):
         raise UserFault(name, f"is no parameter any more: {RETIRED[name]}")
@@ -112,7 +112,7 @@ def _show(call: argparse.Namespace) -> int:
     found = read(call.config)
     rows = [_row(PARAMETERS[name], found) for name in (call.names or PARAMETERS)]
     if call.json:
-        tell(call, rows)
+        print_json(call, rows)
         return 0
     columns = ["name", "value", "from", "meaning"]
     if call.origin:
@@ -160,11 +160,11 @@ def _convert(old: str, new: str | None, *, variables: bool) -> int:
     else:
         _write(pathlib.Path(new), made)
     # with the new file on standard output, what became of the names is no part of it
-    _tell(done, sys.stderr if new is None else sys.stdout)
-    return LOOK if done.needs_a_look else 0
+    _print_entries(done, sys.stderr if new is None else sys.stdout)
+    return LOOK if done.needs_review else 0
 
 
-def _tell(done: Converted, stream: t.TextIO) -> None:
+def _print_entries(done: Conversion, stream: t.TextIO) -> None:
     width = max((len(word.name) for word in done.entries), default=0)
     for word in done.entries:
         print(f"line {word.line:<4} {word.fate:<8} {word.name:<{min(width, 32)}} {word.text}", file=stream)

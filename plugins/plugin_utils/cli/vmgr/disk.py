@@ -14,7 +14,7 @@ import typing as t
 from ....module_utils.errors import UserFault, VTorqueError
 from ....module_utils.node.storage import user_disk
 from ....module_utils.text import format_allowed_mib, format_mib, parse_mib, printable
-from ..output.json_output import add_json, tell
+from ..output.json_output import add_json, print_json
 
 HELP = "disks of your own, for vsub -vm disk="
 QEMU_IMG = "/usr/bin/qemu-img"
@@ -58,10 +58,10 @@ def run(call: argparse.Namespace, _load: t.Callable[[], object]) -> int:
     path = os.path.abspath(call.path)  # noqa: PTH100 - as vsub takes it
     if call.verb == "create":
         create(path, call.size, call.format)
-    header = user_disk.look(path)
+    header = user_disk.inspect_disk(path)
     facts = {"path": path, "format": header.format, "size_mib": header.virtual_bytes >> 20}
     if call.json:
-        tell(call, facts)
+        print_json(call, facts)
     else:
         print(f"{printable(path)}  {header.format}  {format_mib(header.virtual_bytes >> 20)}")
     return 0

@@ -19,8 +19,8 @@ from ....module_utils.wire.health_report import CHECKS, LONGEST_S, Report
 from ...bridge.node_settings import host_name
 from ...bridge.upkeep import examine
 from ...site.compute_nodes import is_compute_node
-from ..output.checks_table import show
-from ..output.json_output import add_json, tell
+from ..output.checks_table import print_table
+from ..output.json_output import add_json, print_json
 from ..output.node_names import expand_names
 from ..output.progress import counted
 
@@ -92,12 +92,12 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     else:
         reports = _site(call, load, here)
     if call.json:
-        tell(call, reports[0].to_dict() if call.local else [report.to_dict() for report in reports])
+        print_json(call, reports[0].to_dict() if call.local else [report.to_dict() for report in reports])
     elif call.brief:
         _brief(reports)
     else:
-        show(reports, CHECKS)
-        print(_total(reports))
+        print_table(reports, CHECKS)
+        print(total_of(reports))
     if not all(report.asked for report in reports):
         return UNASKED
     return NEEDS if examine.needing(reports) else 0
@@ -114,7 +114,7 @@ def _site(call: argparse.Namespace, load: t.Callable[[], Policy], here: str) -> 
     if call.nodes is None and not is_compute_node(load):
         reports.append(examine.examine_front_end(load, here, batch, known))
     with counted("asking nodes", len(names), wanted=not (call.json or call.brief)) as advance:
-        asked = examine.ask_nodes(
+        asked = examine.examine_nodes(
             names,
             ssh_timeout_s=float(policy.ssh_timeout),
             timeout_s=call.timeout,
@@ -139,7 +139,12 @@ def _brief(reports: t.Sequence[Report]) -> None:
         print(": ".join([report.node, "; ".join([state, *report.problems])]))
 
 
-def _total(reports: t.Sequence[Report]) -> str:
+def total_of(reports: t.Sequence[Report]) -> str:
+    """Return the last line of a table: how many hosts need attention.
+
+    Args:
+        reports: of the hosts.
+    """
     sick = len(examine.needing(reports))
     if len(reports) == 1:
         return f"{reports[0].node} {'needs attention' if sick else 'is well'}."

@@ -24,7 +24,7 @@ from ....module_utils.job.records.moves import describe_move, read_moves
 from ....module_utils.job.records.timeline_svg import GUEST_PHASES
 from ....module_utils.state import event_log, layout
 from ....module_utils.text import format_bytes_short
-from ..output.json_output import add_json, tell
+from ..output.json_output import add_json, print_json
 from ..output.named_file import write_file
 from ..output.verbs import add_verb
 from . import job_usage
@@ -103,7 +103,9 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         record = job_record.find(call.job, place, start=call.start)
     except NoRecord as error:
         record = _find_elsewhere(call, place, load, error)
-    {"show": _show, "log": _log, "console": _console, "report": _report, "export": export.run}[call.verb](call, record)
+    {"show": _print_record, "log": _log, "console": _console, "report": _report, "export": export.run}[call.verb](
+        call, record
+    )
     return 0
 
 
@@ -136,7 +138,7 @@ def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
     else:
         found, more = job_record.read_all(place, last=call.last)
     if call.json:
-        tell(call, [_facts(record) for record in found])
+        print_json(call, [_facts(record) for record in found])
         return
     if not found:
         print("no records that you may read" if not call.job else "no records of it that you may read")
@@ -162,9 +164,9 @@ def _list(call: argparse.Namespace, place: pathlib.Path) -> None:
         print(f"{more} older ones were not looked at: vmgr job list --last 0")
 
 
-def _show(call: argparse.Namespace, record: JobRecord) -> None:
+def _print_record(call: argparse.Namespace, record: JobRecord) -> None:
     if call.json:
-        tell(call, _facts(record))
+        print_json(call, _facts(record))
         return
     print(headline(record))
     _print_indented(record.reasons)
@@ -178,12 +180,12 @@ def _show(call: argparse.Namespace, record: JobRecord) -> None:
     _print_indented([f"{event}: {clause}" for event, clause in record.survival.items()])
     _print_indented([f"{one.guest} moved {describe_move(one)}" for one in read_moves(record.raw)])
     if record.guests:
-        _show_guests(record.guests)
+        _print_guests(record.guests)
     if record.phases:
         print()
         names, seconds = zip(*phase_figures(record), strict=True)
         _table(("phase", *names), [("seconds", *(f"{one:.1f}" for one in seconds))], "L" + "R" * len(names))
-    bars = job_usage.draw(job_usage.uses_of(record), plain=not _has_blocks())
+    bars = job_usage.draw(job_usage.all_uses(record), plain=not _has_blocks())
     bars += [energy] if (energy := job_usage.format_energy(record)) else []
     for heading, lines in (("used", bars), ("advice", job_usage.advise(record))):
         if lines:
@@ -195,7 +197,7 @@ def _print_indented(found: t.Iterable[str]) -> None:
         print(f"  {line}")
 
 
-def _show_guests(guests: t.Sequence[Guest]) -> None:
+def _print_guests(guests: t.Sequence[Guest]) -> None:
     print()
     _table(GUEST_HEADINGS, [_guest_row(guest) for guest in guests], "LLLLRRRRRRRRL")
     for guest in guests:
@@ -286,7 +288,7 @@ def _log(call: argparse.Namespace, record: JobRecord) -> None:
         if call.level is None or ("level" in entry and event_log.LEVELS.index(entry["level"]) >= least)
     ]
     if call.json:
-        tell(call, found)
+        print_json(call, found)
         return
     for entry in found:
         for line in log_lines.format_entry(entry):
@@ -296,7 +298,7 @@ def _log(call: argparse.Namespace, record: JobRecord) -> None:
 def _console(call: argparse.Namespace, record: JobRecord) -> None:
     chosen = console_files.choose_consoles(record, guest=call.guest, node=call.node)
     if call.json:
-        tell(call, {name: list(console_files.read_lines(path)) for name, path in chosen.items()})
+        print_json(call, {name: list(console_files.read_lines(path)) for name, path in chosen.items()})
         return
     for name, path in chosen.items():
         if len(chosen) > 1:
@@ -330,7 +332,7 @@ def _facts(record: JobRecord) -> dict[str, t.Any]:
         "wrong": record.wrong,
         "directory": str(record.directory),
         "consoles": {name: str(path) for name, path in here.items()},
-        "use": [{**dataclasses.asdict(use), "share": round(use.share, 3)} for use in job_usage.uses_of(record)],
+        "use": [{**dataclasses.asdict(use), "share": round(use.share, 3)} for use in job_usage.all_uses(record)],
         "advice": job_usage.advise(record),
     }
 

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a job's guests used of what the job asked for, as bars, and what its user may change next time.
 
-Pure functions of a record.  A figure that the record does not have is left out, and never taken for zero.
+Pure functions of a record, and of the samples beside it.  A figure that is not there is left out, and never taken for
+zero.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import typing as t
 from ....module_utils.job.records.guest_record import Guest
 from ....module_utils.job.records.job_record import JobRecord
 from ....module_utils.job.records.samples import series_file
+from ....module_utils.job.records.samples.rates import GuestRates, rates_of
 from ....module_utils.text import format_bytes_short, format_mib
 
 BAR_CELLS = 24
@@ -36,6 +38,9 @@ MEMORY_MARGIN = 1.5
 LEAST_MIB = 512
 ALONE_SHARE = 0.9
 """Advice is given where one of several guests did more than this share of the work."""
+TRAFFIC = {"disk": ("read_bw", "write_bw"), "net": ("receive_bw", "send_bw")}
+LEAST_TRAFFIC = 100 << 20
+"""Bytes: a job that moved less has no bar for it, since the guests' own start reads as much."""
 LONG_START_S = 30.0
 """Advice is given where a start took longer than this, and longer than the job."""
 
@@ -46,9 +51,9 @@ class Use:
 
     Attributes:
         guest: its name.
-        kind: `vcpus`, `waits` (vCPUs that waited for a core) or `memory`.
-        used: vCPUs on average, or bytes at most.
-        given: vCPUs, or bytes.
+        kind: `vcpus`, `waits` (vCPUs that waited for a core), `memory`, `disk` or `net`.
+        used: vCPUs on average, bytes at most, or bytes per second on average.
+        given: vCPUs, or bytes; of `disk` and `net` the most bytes per second that a guest of the job has reached.
     """
 
     guest: str
@@ -78,6 +83,43 @@ def uses_of(record: JobRecord) -> tuple[Use, ...]:
         if guest.ram_mib and guest.used.get("ram_peak_bytes"):
             found.append(Use(guest.name, "memory", guest.used["ram_peak_bytes"], guest.ram_mib * 2**20))
     return tuple(found)
+
+
+def traffic_of(rates: t.Sequence[GuestRates]) -> tuple[Use, ...]:
+    """Return how many bytes per second guests moved on average, measured by the most that one of them has reached.
+
+    Args:
+        rates: of the job's guests.
+    """
+    found = []
+    for kind, names in TRAFFIC.items():
+        moved: dict[str, list[tuple[float, float]]] = {}
+        for guest in rates:
+            for one in guest.intervals:
+                known = [rate for rate in map(one.rates.__getitem__, names) if rate is not None]
+                if known:
+                    moved.setdefault(guest.name, []).append((one.end_s - one.begin_s, sum(known)))
+        pieces = [piece for guest in moved.values() for piece in guest]
+        if sum(seconds * rate for seconds, rate in pieces) < LEAST_TRAFFIC:
+            continue
+        most = max(rate for _seconds, rate in pieces)
+        for name, its in moved.items():
+            seconds = sum(one for one, _rate in its)
+            found.append(Use(name, kind, sum(one * rate for one, rate in its) / seconds, most))
+    return tuple(found)
+
+
+def all_uses(record: JobRecord) -> tuple[Use, ...]:
+    """Return what is known by a record and by the samples beside it, those of a guest together.
+
+    Args:
+        record: of the start.
+    """
+    series = series_file.read_series(record.directory)
+    guests: dict[str, list[Use]] = {}
+    for use in (*uses_of(record), *(traffic_of(rates_of(series)) if series else ())):
+        guests.setdefault(use.guest, []).append(use)
+    return tuple(use for of_guest in guests.values() for use in of_guest)
 
 
 def guest_seconds(record: JobRecord) -> float:
@@ -113,7 +155,7 @@ def draw(uses: t.Sequence[Use], *, plain: bool) -> list[str]:
         cells = round(use.share * BAR_CELLS)
         drawn = full * cells + empty * (BAR_CELLS - cells)
         label = use.guest if use.guest != guest else ""
-        lines.append(f"{label:{width}}  {use.kind:6}  {drawn}  {use.share * 100:3.0f} % of {_given(use)}")
+        lines.append(f"{label:{width}}  {use.kind:6}  {drawn}  {use.share * 100:3.0f} % of {_format_given(use)}")
         guest = use.guest
     left_out = len({use.guest for use in uses}) - len({use.guest for use in chosen})
     if left_out:
@@ -144,11 +186,13 @@ def format_joules(joules: float) -> str:
     return f"{joules:.0f} J"
 
 
-def _given(use: Use) -> str:
+def _format_given(use: Use) -> str:
     if use.kind == "waits":
         return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} waited for a core on average"
     if use.kind == "vcpus":
         return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} on average"
+    if use.kind in TRAFFIC:
+        return f"{format_bytes_short(use.given)}/s at most, {format_bytes_short(use.used)}/s on average"
     return f"{format_bytes_short(use.given)}, {format_bytes_short(use.used)} at most"
 
 

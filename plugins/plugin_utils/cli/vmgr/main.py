@@ -28,7 +28,7 @@ class Subject(t.Protocol):
     HELP: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Its verbs and options."""
+        """Add the verbs and options of the subject."""
 
     def run(self, call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         """Do what was asked for; the exit status."""
@@ -58,10 +58,10 @@ class _Version(argparse.Action):
 
 def main() -> int:
     """The program; returns its exit status."""
-    return messages.run(PROGRAM, lambda: show(sys.argv[1:]))
+    return messages.run(PROGRAM, lambda: run_subject(sys.argv[1:]))
 
 
-def show(argv: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
+def run_subject(argv: t.Sequence[str], policy_path: pathlib.Path = PATH) -> int:
     """Do what was asked for.
 
     Args:
@@ -86,7 +86,7 @@ def _of_today(argv: t.Sequence[str]) -> t.Sequence[str]:
     return argv
 
 
-def completion_words(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
+def completion_values(vm_img_dir: str, records_dir: str) -> dict[str, t.Any]:
     """What `templates/completion/vmgr.bash.j2` is rendered with, as the program itself takes it.
 
     Args:

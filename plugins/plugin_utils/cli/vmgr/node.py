@@ -22,7 +22,7 @@ from ....module_utils.wire.form import to_dict
 from ...bridge.node_settings import LoadPolicy, read_settings
 from ...site import compute_nodes, evacuation, node_topology
 from ..output import messages
-from ..output.json_output import add_json, tell
+from ..output.json_output import add_json, print_json
 from ..output.named_file import write_file
 from ..output.node_drawing import print_node
 from ..output.node_names import fold_names
@@ -32,7 +32,7 @@ from ..output.tables import table
 from ..output.verbs import add_verb
 
 if t.TYPE_CHECKING:
-    from ....module_utils.node.devices.pci.examination import Examined
+    from ....module_utils.node.devices.pci.examination import ExaminedDevice
     from ....module_utils.node.state.settings import NodeSettings
     from ....module_utils.wire.node_topology import NodeTopology
 
@@ -139,12 +139,12 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
     if os.geteuid() != 0:
         raise UserFault(f"node {call.verb}", "is root's alone", "call it as root")
     if call.verb == "topology":
-        return _remember_all(call, load) if call.all else _show_topology(call, load)
+        return _remember_all(call, load) if call.all else _print_topology(call, load)
     if call.verb == "evacuate":
         return _evacuate(call, load)
     settings = read_settings(load)
     if call.verb == "health":
-        return _show_health(call, settings)
+        return _print_health(call, settings)
     if call.verb == "release":
         if not leases.release(call.device, settings):
             names = ", ".join(one.device for one in leases.read_quarantine(settings)) or "none"
@@ -153,16 +153,16 @@ def run(call: argparse.Namespace, load: LoadPolicy) -> int:
         return 0
     found = host_devices.examine(settings)
     if call.json:
-        tell(call, [_facts(one) for one in found])
+        print_json(call, [_facts(one) for one in found])
     else:
         _print_table(found)
     return 0
 
 
 def _evacuate(call: argparse.Namespace, load: LoadPolicy) -> int:
-    found = evacuation.ask_node(call.node, load(), dry_run=call.dry_run)
+    found = evacuation.evacuate_node(call.node, load(), dry_run=call.dry_run)
     if call.json:
-        tell(call, [to_dict(one) for one in found])
+        print_json(call, [to_dict(one) for one in found])
     elif not found:
         print(f"{call.node} has no guests of jobs")
     for one in found if not call.json else ():
@@ -177,23 +177,23 @@ def _evacuate(call: argparse.Namespace, load: LoadPolicy) -> int:
     return STAYS if any(one.why for one in found) else 0
 
 
-def _show_topology(call: argparse.Namespace, load: LoadPolicy) -> int:
+def _print_topology(call: argparse.Namespace, load: LoadPolicy) -> int:
     if call.node is None and not compute_nodes.is_compute_node(load):
         raise UserFault("node topology", "this host is no compute node", "name one, or see --all")
     if call.node is None or node_topology.is_here(call.node):
         found = occupancy.read_occupancy(read_settings(load))
     else:
-        found = node_topology.ask_node(call.node, load())
+        found = node_topology.query_node(call.node, load())
     if call.svg is not None:
         write_file(call.svg, draw_picture(found))
     elif call.json:
-        tell(call, to_dict(found))
+        print_json(call, to_dict(found))
     else:
         print_node(found)
     return 0
 
 
-def _show_health(call: argparse.Namespace, settings: NodeSettings) -> int:
+def _print_health(call: argparse.Namespace, settings: NodeSettings) -> int:
     if call.forget is not None:
         if not degrading.forget_source(call.forget, settings):
             names = ", ".join(source.name for source in settings.health_sources) or "none"
@@ -204,7 +204,7 @@ def _show_health(call: argparse.Namespace, settings: NodeSettings) -> int:
     found = {one.name: one for one in known.sources}
     rows = [(source, found.get(source.name)) for source in settings.health_sources]
     if call.json:
-        tell(
+        print_json(
             call,
             [
                 {
@@ -251,7 +251,7 @@ def _remember_all(call: argparse.Namespace, load: LoadPolicy) -> int:
     policy = load()
     names = compute_nodes.list_nodes(policy)
     with counted("asking nodes", len(names), wanted=not call.json) as advance:
-        answers = dict(zip(names, node_topology.ask_nodes(names, policy, advance), strict=True))
+        answers = dict(zip(names, node_topology.query_nodes(names, policy, advance), strict=True))
     good: dict[str, NodeTopology] = {}
     for name, answer in answers.items():
         if isinstance(answer, VTorqueError):
@@ -261,13 +261,13 @@ def _remember_all(call: argparse.Namespace, load: LoadPolicy) -> int:
             good[name] = answer
     topologies.forget_others(names)
     if call.json:
-        tell(call, [to_dict(one) for one in good.values()])
+        print_json(call, [to_dict(one) for one in good.values()])
     elif good:
         print(f"remembered what {fold_names(tuple(good))} {'has' if len(good) == 1 else 'have'}, for vsub --dry-run")
     return 0 if len(good) == len(names) else UNASKED
 
 
-def _facts(one: Examined) -> dict[str, t.Any]:
+def _facts(one: ExaminedDevice) -> dict[str, t.Any]:
     return {
         "address": one.address,
         "class": one.pci_class.name,
@@ -278,7 +278,7 @@ def _facts(one: Examined) -> dict[str, t.Any]:
     }
 
 
-def _print_table(found: t.Sequence[Examined]) -> None:
+def _print_table(found: t.Sequence[ExaminedDevice]) -> None:
     if not found:
         print("the site lists no devices for this node (pci_classes, vrdma_ports)")
         return
@@ -288,7 +288,7 @@ def _print_table(found: t.Sequence[Examined]) -> None:
             print(f"  {one.address}: {text}")
 
 
-def _state(one: Examined) -> str:
+def _state(one: ExaminedDevice) -> str:
     if one.quarantined:
         return "in quarantine"
     if one.lease:

@@ -26,11 +26,12 @@ from ....module_utils.job.records import job_record
 from ....module_utils.job.request.host_expressions import host_matches
 from ....module_utils.job.verdict.decide import OUT_OF_USE
 from ....module_utils.wire.health_report import Report
+from ....module_utils.wire.node_command import program_path
 from ...bridge.node_settings import host_name
 from ...site import as_user
 from ...site import selftest as selftest_call
-from ..output.checks_table import show
-from ..output.json_output import add_json, tell
+from ..output.checks_table import print_table
+from ..output.json_output import add_json, print_json
 from ..output.node_names import expand_names
 from ..output.progress import waiting
 from ..output.tables import table
@@ -61,6 +62,7 @@ examples:
   vmgr selftest --user alice --each-node   as root: a job on every node
   vmgr selftest --nodes 2 --image debian12 a job over two nodes
   vmgr selftest --repeat 10 --workload app.sh --figures new.json   times of a program, to compare two settings
+  vmgr selftest --repeat 10 --query 'max([].figures.selftest_ready_s)'   the longest time until a guest was ready
 """
 
 
@@ -126,7 +128,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
                 for trial in trials[begun:]:
                     expected = _expected(trial, policy, here, who, nodes, workload=bool(workload))
                     proven.append(selftest_call.report(trial, expected, job_record.RECORDS))
-            if not all(trial.asked for trial in trials):
+            if not all(trial.in_time for trial in trials):
                 break  # the next time would wait as long, for the same
     except BaseException as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else "not done"
@@ -136,7 +138,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         selftest_call.tidy(trials)
     if call.figures is not None:
         _write_figures(call.figures, trials, proven)
-    return _tell(call, trials, proven)
+    return _print_trials(call, trials, proven)
 
 
 def _check_numbers(call: argparse.Namespace) -> None:
@@ -179,7 +181,7 @@ def _write_figures(path: pathlib.Path, trials: t.Sequence[selftest_call.Trial], 
     """Write seconds of all jobs that were proven, in the form of `make bench`: a median and its runs for each key."""
     form: dict[str, float | list[float]] = {}
     for name, seconds in _runs(trials, proven).items():
-        form |= {f"selftest_{name}_s": statistics.median(seconds), f"selftest_{name}_s_runs": seconds}
+        form |= {_key_of(name): statistics.median(seconds), f"{_key_of(name)}_runs": seconds}
     try:
         path.write_text(json.dumps(form, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
@@ -232,8 +234,8 @@ def _places(call: argparse.Namespace, policy: Policy, nodes: t.Sequence[BatchNod
 
 
 def _vsub(policy: Policy) -> str:
-    here = pathlib.Path(sys.prefix).parent / "bin" / "vsub"
-    return str(here if here.exists() else pathlib.Path(policy.prefix, "bin", "vsub"))
+    here = program_path("vsub")
+    return str(here if here.exists() else program_path("vsub", policy.prefix))
 
 
 def _expected(
@@ -244,10 +246,10 @@ def _expected(
     nodes: t.Sequence[BatchNode],
     *,
     workload: bool,
-) -> selftest.Expected:
+) -> selftest.ExpectedOutcome:
     first = trial.job.nodes[0] if trial.job and trial.job.nodes else ""
     keeps = any(same_host(host, here) for host in (policy.record_host, first) if host)
-    return selftest.Expected(
+    return selftest.ExpectedOutcome(
         token=trial.token,
         user=who.pw_name,
         uid=who.pw_uid,
@@ -261,17 +263,17 @@ def _expected(
     )
 
 
-def _tell(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], proven: Proven) -> int:
+def _print_trials(call: argparse.Namespace, trials: t.Sequence[selftest_call.Trial], proven: Proven) -> int:
     reports = [report for report, _record in proven]
     if call.json:
-        tell(call, [_facts(trial, *one) for trial, one in zip(trials, proven, strict=True)])
+        print_json(call, [_facts(trial, *one) for trial, one in zip(trials, proven, strict=True)])
     else:
-        show(reports, [one for one in selftest.PROOFS if call.workload or one != selftest.WORKLOAD], "proof")
+        print_table(reports, [one for one in selftest.PROOFS if call.workload or one != selftest.WORKLOAD], "proof")
         rows = _rows_of_runs(_runs(trials, proven)) if call.repeat > 1 else _rows_of_jobs(trials, proven)
-        _show_times(list(rows))
+        _print_times(list(rows))
         missed = [report.node for report in reports if not report.well]
         print(f"Not proven: {len(missed)} of {len(reports)} jobs." if missed else "All of it is proven.")
-    if not all(report.asked for report in reports):
+    if not all(trial.in_time for trial in trials):
         return LATE
     return 0 if all(report.well for report in reports) else MISSED
 
@@ -285,10 +287,16 @@ def _facts(trial: selftest_call.Trial, report: Report, record: job_record.JobRec
         "job_id": trial.job_id,
         "nodes": report.node.split(","),
         "proven": report.well,
-        "in_time": report.asked,
+        "in_time": trial.in_time,
         "findings": findings,
         "seconds": dict(_figures(trial, record)),
+        "figures": {_key_of(name): seconds for name, seconds in (_figures(trial, record) if report.well else ())},
     }
+
+
+def _key_of(phase: str) -> str:
+    """Return the key of a phase, as `make bench` has keys."""
+    return f"selftest_{phase}_s"
 
 
 def _figures(trial: selftest_call.Trial, record: job_record.JobRecord | None) -> list[tuple[str, float]]:
@@ -316,7 +324,7 @@ def _rows_of_runs(runs: t.Mapping[str, t.Sequence[float]]) -> t.Iterator[dict[st
         yield {"seconds": title, **{name: f"{of_all(seconds):.1f}" for name, seconds in runs.items()}}
 
 
-def _show_times(rows: t.Sequence[dict[str, str]]) -> None:
+def _print_times(rows: t.Sequence[dict[str, str]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     if set(names) - {"job id", "on", "seconds"}:
         print()

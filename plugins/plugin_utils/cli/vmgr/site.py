@@ -16,7 +16,7 @@ from ....module_utils.errors import UserFault, VTorqueError
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.config.policy_file import load_usable
 from ....module_utils.system import files
-from ..output.json_output import add_json, tell
+from ..output.json_output import add_json, print_json
 from ..output.verbs import add_verb
 from .site_report.facts import collect
 from .site_report.gather import read_sources
@@ -67,7 +67,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     if directory:
         write_page(pathlib.Path(directory), render_page(facts, pathlib.Path(policy.template_dir)))
     if call.json:
-        tell(call, facts.to_dict())
+        print_json(call, facts.to_dict())
     return 0
 
 

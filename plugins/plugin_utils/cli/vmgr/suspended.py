@@ -19,7 +19,7 @@ from ....module_utils.text import format_bytes_short
 from ....module_utils.wire.messages import VERSION, SavedRequest
 from ...bridge.checkpoints.parked import list_parked
 from ...site import compute_nodes, saved_jobs
-from ..output.json_output import add_json, tell
+from ..output.json_output import add_json, print_json
 from ..output.node_names import expand_names
 from ..output.tables import table
 from ..output.verbs import add_verb
@@ -80,7 +80,9 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
     nodes = expand_names(call.nodes) if call.nodes else compute_nodes.list_nodes(policy)
     job_id = _whole_id(call.job, policy) if call.verb == "delete" else ""
     request = SavedRequest(VERSION, "forget" if job_id else "saved", job_id)
-    answers = saved_jobs.ask_nodes(request, nodes, ssh_timeout_s=float(policy.ssh_timeout), prefix=policy.prefix_nodes)
+    answers = saved_jobs.query_nodes(
+        request, nodes, ssh_timeout_s=float(policy.ssh_timeout), prefix=policy.prefix_nodes
+    )
     found = [answer for answer in answers if isinstance(answer, dict)]
     if job_id:
         _print_removed(call, {node: one["removed"] for node, one in zip(nodes, answers, strict=True) if one in found})
@@ -104,7 +106,7 @@ def _whole_id(named: str, policy: Policy) -> str:
 
 def _print_rows(call: argparse.Namespace, rows: list[dict[str, t.Any]]) -> None:
     if call.json:
-        tell(call, rows)
+        print_json(call, rows)
         return
     table(
         [
@@ -123,7 +125,7 @@ def _print_rows(call: argparse.Namespace, rows: list[dict[str, t.Any]]) -> None:
 
 def _print_removed(call: argparse.Namespace, removed: dict[str, list[str]]) -> None:
     if call.json:
-        tell(call, removed)
+        print_json(call, removed)
         return
     lines = [f"{node}: {', '.join(things)}" for node, things in removed.items() if things]
     print("\n".join(lines) or "nothing of it is on the disk of a node")

@@ -28,7 +28,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import node_settings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_login, early_ssh
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
 
 from .task import FACTS, JOB, OWNER, START, Node, act, good
 
@@ -91,7 +91,7 @@ def keep_job(run_dir: pathlib.Path, request: Request, *, interactive: bool = Fal
     empty: dict[str, t.Any] = {field.name: "" for field in dataclasses.fields(BatchJob)}
     report = {"job_id": JOB, "slot_hosts": (), "x": request.encode(), "interactive": interactive, "start_count": START}
     report["resource_list"] = resources
-    job_snapshot.keep(BatchJob(**{**empty, **report}), run_dir)
+    job_snapshot.save_snapshot(BatchJob(**{**empty, **report}), run_dir)
 
 
 @pytest.mark.usefixtures("plan")
@@ -169,14 +169,14 @@ def test_sites_prologue_in_guests_ends_before_the_login_begins(
 ) -> None:
     """The node's second answer comes after it."""
     heard: list[str] = []
-    hear = node_connection.hear_all
+    hear = node_connection.read_replies
 
     def noted(*given: t.Any, **named: t.Any) -> t.Any:
         assert begun == []
         heard.append("an answer")
         return hear(*given, **named)
 
-    monkeypatch.setattr(job_guests, "hear_all", noted)
+    monkeypatch.setattr(job_guests, "read_replies", noted)
     if name == "updates":
         place.configure(security_updates=True)
     else:

@@ -24,7 +24,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import l
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import form, messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play import node_connection
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
 
 from .task import FACTS, JOB_KEY, KEYS, Gone, Node, act, error, good, make_plan
 
@@ -213,7 +213,7 @@ def test_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_plan_sa
     files.write(run_dir / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
     node = Node(good(FACTS))
     node.put(run_dir.parents[1] / "prefix")
-    monkeypatch.setattr(job_guests, "program_of", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
+    monkeypatch.setattr(job_guests, "node_program", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
     with ours, theirs:
         if answers:
             theirs.sendall(f"{json.dumps(good(FACTS))}\n{json.dumps(good())}\n".encode())
@@ -415,7 +415,7 @@ def test_wire_carries_seconds_that_are_left(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], seconds: float
 ) -> None:
     monkeypatch.setattr(job_guests.time, "monotonic", lambda: 1000.0)
-    assert job_guests.time_left_s(None, environment) == seconds
+    assert job_guests.remaining_s(None, environment) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0.5", "1e9", "nan"])
@@ -447,13 +447,13 @@ def test_call_dies_with_ansible_and_nothing_else_does(
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     during: list[int] = []
-    really = node_connection.hear_all
+    really = node_connection.read_replies
 
     def heard(*args: t.Any, **more: t.Any) -> t.Any:
         during.append(death_signal())
         return really(*args, **more)
 
-    monkeypatch.setattr(job_guests, "hear_all", heard)
+    monkeypatch.setattr(job_guests, "read_replies", heard)
     act(job_guests, run_dir, Node(good(FACTS)), timeout=9)
     assert during == [signal.SIGKILL] * 2
     assert death_signal() == 0

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.action import job_plan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.job_snapshot import keep
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.job_snapshot import save_snapshot
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import JobPlan
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.ssh_keys import make_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import messages
@@ -71,7 +71,7 @@ def test_job_plan_with_a_saved_answer_asks_no_server(
 ) -> None:
     report = {"job_id": JOB, "start_count": START, "slot_hosts": ("n1",), "variables": {}, "resource_list": {}}
     names = [field.name for field in dataclasses.fields(BatchJob)]
-    keep(BatchJob(**{name: report.get(name, "") for name in names}), run_dir)
+    save_snapshot(BatchJob(**{name: report.get(name, "") for name in names}), run_dir)
     monkeypatch.setattr(job_plan, "open_batch", lambda policy: pytest.fail("the server was asked"))
     assert act(job_plan, run_dir)["nodes"] == ["n1"]
 

@@ -211,7 +211,7 @@ def test_lost_server_leaves_what_root_had_planned(parse: t.Any, tmp_path: pathli
 
 def test_inventory_with_a_saved_answer_asks_no_server(parse: t.Any, tmp_path: pathlib.Path) -> None:
     where = run_directory(tmp_path, start=2)
-    job_snapshot.keep(job("n2", "n1"), where)
+    job_snapshot.save_snapshot(job("n2", "n1"), where)
     require_start_2_of_n2(parse(SiteFault("qstat", "nobody is to ask"), where=where, job_id="4711.head"))
 
 

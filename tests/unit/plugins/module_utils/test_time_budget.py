@@ -162,8 +162,8 @@ def test_no_other_module_of_a_start_has_such_a_number() -> None:
         f"module_utils/node/lifecycle/{name}.py"
         for name in ("creation/build", "client", "handover", "present_absent", "worker")
     ]
-    rooms = ("module_utils/job/hooks", "plugin_utils/hooks", "plugin_utils/faststart", "action", *making)
-    sources = [path for room in rooms for path in _sources(plugins / room)]
+    packages = ("module_utils/job/hooks", "plugin_utils/hooks", "plugin_utils/faststart", "action", *making)
+    sources = [path for package in packages for path in _sources(plugins / package)]
     own = [f"{path.name}: {line}" for path in sources for line in _numbers(path)]
     assert own == []
 

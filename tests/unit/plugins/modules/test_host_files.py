@@ -274,10 +274,10 @@ def test_full_file_system_leaves_no_half_of_a_file(tmp_path: pathlib.Path, monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", refuse)
-    placing = files.Placing(check=False, gone=(), label=lambda _path: None, run=lambda _words: (0, ""))
+    writer = files.EntryWriter(check=False, removed_paths=(), label=lambda _path: None, run=lambda _words: (0, ""))
     for entry in (files.Entry(f"{tmp_path}/file", content="x"), files.Entry(f"{tmp_path}/link", "link", target="x")):
         with pytest.raises(files.PlacingError, match="No space left on device"):
-            placing.all([entry])
+            writer.apply([entry])
     assert tree(tmp_path) == {}
 
 

@@ -19,7 +19,7 @@ from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, Unk
 from ..host_match import same_host
 from ..shared import node_note
 from ..shared.pbs_server import PbsServer, plain_comment, require_form
-from ..shared.server_command import Answer, Refused, first_line
+from ..shared.server_command import Answer, CommandRefused, first_line
 from . import hook_orders
 from .answers import parse_job, parse_jobs, parse_nodes
 
@@ -46,7 +46,7 @@ class OpenPbs(PbsServer):
         require_form(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", "-F", "json", job_id), job_id)
 
-    def _ask_of(self, job_id: str) -> tuple[BatchJob, ...]:
+    def _query_job(self, job_id: str) -> tuple[BatchJob, ...]:
         return parse_jobs(self._run("qstat", "-x", "-f", "-F", "json", job_id))
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
@@ -157,7 +157,7 @@ class OpenPbs(PbsServer):
             return UnknownJob(f"job {subject}", "the batch server does not know it")
         if "annot connect" in answer.err:
             return SiteFault(tool, "the batch server cannot be reached", first)
-        return Refused(f"{tool} {subject}", f"status {answer.status}: {first or 'no text'}")
+        return CommandRefused(f"{tool} {subject}", f"status {answer.status}: {first or 'no text'}")
 
 
 ADAPTER: type[BatchSystem] = OpenPbs

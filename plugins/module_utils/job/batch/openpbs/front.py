@@ -15,8 +15,8 @@ import os
 import re
 import typing as t
 
-from ...request.handover import COMMAND_LINE, Handover, read_script_file
-from ...request.sizes import mem_mib
+from ...request.command_call import COMMAND_LINE, CommandCall, read_script_file
+from ...request.demand import parse_batch_memory
 from ...request.value_types import KeyFault, format_value
 from . import qsub_arguments
 from .answers import RESOURCE
@@ -24,8 +24,8 @@ from .qsub_arguments import Arguments, Chunk, Script
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
+    from ...request.demand import Demand, NodeSize
     from ...request.request import Request
-    from ...request.sizes import Demand, NodeSize
 
 PROGRAM = "vsub"
 COMMAND = "qsub"
@@ -127,7 +127,7 @@ class Call:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsub itself."""
         return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> Job:
@@ -157,7 +157,7 @@ class Job:
     Attributes:
         arguments: of the call.
         script: with its directives.
-        piped: did the script come on standard input?
+        piped: whether the script came on standard input.
     """
 
     arguments: Arguments
@@ -247,18 +247,18 @@ class Job:
         """Chunks that no node can give, which qsub would let wait for ever."""
         chunks = qsub_arguments.read_select(self._resource("select") or "") or ()
         for chunk in chunks if known else ():
-            cores, memory = _count(chunk.value("ncpus")), mem_mib(chunk.value("mem")) or 0
+            cores, memory = _count(chunk.value("ncpus")), parse_batch_memory(chunk.value("mem")) or 0
             if not any(node.cores >= cores and (not node.mem_mib or node.mem_mib >= memory) for node in known):
                 yield KeyFault(
                     "-l select", format_value(str(chunk)), "is more than any node has that may have machines"
                 )
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what qsub gets of a job without virtual machines."""
-        return self._handover(self.arguments.argv, None)
+        return self._command_call(self.arguments.argv, None)
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; the request is in the site's resource; see `Asked.submission`.
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
+        """Return what qsub gets, and what was raised; the request is in the site's resource; see `FrontJob.submission`.
 
         Raises:
             UserFault: the request does not fit.
@@ -279,15 +279,15 @@ class Job:
         argv = tuple(word for name, value in ours.items() for word in ("-l", f"{name}={value}"))
         arguments = dataclasses.replace(self.arguments, options=options)
         neutral = self.script.neutral if self.script.neutral != self.script.data else None
-        return self._handover((*argv, *arguments.argv), neutral), tuple(notices)
+        return self._command_call((*argv, *arguments.argv), neutral), tuple(notices)
 
-    def _handover(self, argv: tuple[str, ...], neutral: bytes | None) -> Handover:
+    def _command_call(self, argv: tuple[str, ...], neutral: bytes | None) -> CommandCall:
         name = self.script.name
         note = "" if neutral is None else f"without the -vm of line {', '.join(map(str, self.vm_lines))}"
         if self.piped:
-            return Handover(argv, self.script.data if neutral is None else neutral, -1, name, note)
+            return CommandCall(argv, self.script.data if neutral is None else neutral, -1, name, note)
         at = len(argv) - len(self.arguments.operands) if self.arguments.operands else -1
-        return Handover(argv, neutral, at, name, note)
+        return CommandCall(argv, neutral, at, name, note)
 
 
 def _count(text: str) -> int:
@@ -305,7 +305,7 @@ def _raised(select: str | None, need: Demand, policy: Policy, notices: list[str]
         if _count(chunk.value("ncpus")) < need.cores:
             put = put.put("ncpus", str(need.cores))
             put = put if select is not None else put.put("mpiprocs", str(need.cores))
-        if (mem_mib(chunk.value("mem")) or 0) < need.mem_mib:
+        if (parse_batch_memory(chunk.value("mem")) or 0) < need.mem_mib:
             put = put.put("mem", f"{need.mem_mib}mb")
         if select is not None and put != chunk:
             notices.append(f"chunk {chunk} is too small for the machine, and becomes {put}")

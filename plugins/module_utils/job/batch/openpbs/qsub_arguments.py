@@ -168,7 +168,7 @@ def read_script(data: bytes, name: str, prefix: bytes = PREFIX) -> Script:
     lines = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         if prefix and line.startswith(prefix):
-            found = read(_words_of(line[len(prefix) :].decode(errors="replace")))
+            found = read(_split_directive(line[len(prefix) :].decode(errors="replace")))
             directives.append((found, number))
             vm += [(text, number) for text in found.vm]
             lines[number - 1] = _VM_WORD.sub(lambda match: b" " * len(match[0]), line) if found.vm else line
@@ -179,7 +179,7 @@ def read_script(data: bytes, name: str, prefix: bytes = PREFIX) -> Script:
     return Script(data, name, b"\n".join(lines), tuple(vm), tuple(directives))
 
 
-def _words_of(text: str) -> list[str]:
+def _split_directive(text: str) -> list[str]:
     """The words of a directive, which are quoted as for a shell."""
     try:
         return shlex.split(text)
@@ -207,7 +207,7 @@ class Chunk:
         return dict(self.resources).get(name, "")
 
     def put(self, name: str, value: str) -> Chunk:
-        """The same with this value of a resource."""
+        """Return the chunk with this value of a resource."""
         return Chunk(self.count, tuple({**dict(self.resources), name: value}.items()))
 
 

@@ -19,7 +19,7 @@ def commands_directory(policy: Policy, *, front_end: bool = False) -> pathlib.Pa
 
     Args:
         policy: the site's.
-        front_end: is it for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes?
+        front_end: whether it is for a host that uses pbs_qsub_on_fe, not pbs_qsub_on_nodes.
     """
     parameter = facts_of(policy.batch_system).commands_parameter
     if parameter and (directory := getattr(policy, parameter)) is not None:

@@ -11,7 +11,7 @@ import typing as t
 
 from ....errors import SiteFault
 from ....wire.messages import JOB_ID
-from ...request.sizes import NodeSize
+from ...request.demand import NodeSize
 from ..api import CHECKPOINT_SIGNAL, PARK_SIGNAL, WANTED
 from . import node_note
 from .server_command import Answer, run_command
@@ -48,7 +48,7 @@ class PbsServer:
         raise NotImplementedError
 
     def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
-        """Of all nodes with that property: any queue may lead to any of them."""
+        """Return the sizes of all nodes with that property: any queue may lead to any of them."""
         needed = {wanted} - {None}
         nodes = self.nodes()
         return tuple(NodeSize(node.name, node.slots, node.memory_mib) for node in nodes if needed <= node.properties)
@@ -76,11 +76,11 @@ class PbsServer:
         if (state := self.job(job_id).state) != "S":
             raise SiteFault(f"job {job_id} is not suspended", f"qsig -s suspend was called; its state is {state}")
 
-    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
+    def request_checkpoint(self, job_id: str, *, park: bool = False) -> None:
         """`qsig -s 60` or 61, which the owner may: real-time signals, which the job's shell does not pass on.
 
         Raises:
-            SiteFault: see `BatchSystem.ask_checkpoint`.
+            SiteFault: see `BatchSystem.request_checkpoint`.
         """
         require_form(JOB_ID, job_id, "job id")
         self._run("qsig", "-s", str(PARK_SIGNAL if park else CHECKPOINT_SIGNAL), job_id)
@@ -109,7 +109,7 @@ class PbsServer:
         """Nothing: the exit status of a hook has it done (`hook_calls`)."""
         require_form(JOB_ID, job_id, "job id")
 
-    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+    def notify_owner(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
         """Do nothing: a hook's standard error is the job's error file."""
 
     def start_state(self, job_id: str, start: int) -> str:
@@ -133,12 +133,12 @@ class PbsServer:
         if re.fullmatch(JOB_ID, named):
             return named
         require_form(SHORT_ID, named, "job id")
-        found = [job.job_id for job in self._ask_of(named) if job.job_id.partition(".")[0] == named]
+        found = [job.job_id for job in self._query_job(named) if job.job_id.partition(".")[0] == named]
         if len(found) != 1:
             raise SiteFault(f"job {named}", f"the batch server's answer holds {len(found) or 'no'} jobs of that name")
         return found[0]
 
-    def _ask_of(self, job_id: str) -> tuple[BatchJob, ...]:
+    def _query_job(self, job_id: str) -> tuple[BatchJob, ...]:
         """Return what the server tells of a job, by its short or long id."""
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ if t.TYPE_CHECKING:
     from ....system.clock import Deadline
 
 
-class Refused(SiteFault):
+class CommandRefused(SiteFault):
     """The server answered, and did not do it."""
 
 

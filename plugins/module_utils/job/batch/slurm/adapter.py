@@ -33,13 +33,13 @@ from ..api import (
 )
 from ..host_match import same_host
 from ..shared import node_note
-from ..shared.server_command import Refused
+from ..shared.server_command import CommandRefused
 from . import commands, ids, output_file
 from .answers import STATES, parse_jobs, parse_nodes, read_job
 from .questions import one_job, partitions
 
 if t.TYPE_CHECKING:
-    from ...request.sizes import NodeSize
+    from ...request.demand import NodeSize
     from ..api import BatchSystem
 
 AGAIN_AFTER_S = 30
@@ -73,13 +73,13 @@ class Slurm:
     def job(self, job_id: str) -> BatchJob:
         """The job as the controller sees it now; see `BatchSystem.job`."""
         name = self._name(job_id)
-        row = one_job.pick(self._ask(one_job.FACTS, name, job_id), JobID=ids.number_of(job_id))
+        row = one_job.pick(self._query_jobs(one_job.FACTS, name, job_id), JobID=ids.number_of(job_id))
         detail = self._run("scontrol", "-d", "show", "job", name, subject=job_id).decode(errors="replace")
         known = read_job(one_job.form_of(row, detail), job_id)
         self._outputs[job_id] = known.output
         return known.job
 
-    def _ask(self, columns: one_job.Columns, name: str, job_id: str) -> list[one_job.Row]:
+    def _query_jobs(self, columns: one_job.Columns, name: str, job_id: str) -> list[one_job.Row]:
         """Ask for one job; an array's number also means its members."""
         return one_job.read_rows(self._run(*one_job.question(columns, name), subject=job_id), columns)
 
@@ -92,7 +92,7 @@ class Slurm:
         """
         if job_id not in self._names:
             number = ids.number_of(job_id)
-            row = one_job.pick(self._ask(one_job.WHO, number, job_id), JobID=number)
+            row = one_job.pick(self._query_jobs(one_job.WHO, number, job_id), JobID=number)
             if one_job.id_of(row) != job_id:
                 raise UnknownJob(f"job {job_id}", f"Slurm speaks of {one_job.id_of(row)}")
             self._names[job_id] = one_job.name_of(row)
@@ -108,7 +108,7 @@ class Slurm:
         return parse_nodes(self._run("sinfo", "--json"))
 
     def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
-        """Of the nodes of partitions, by the name of the partition; see `BatchSystem.node_sizes`."""
+        """Return the sizes of the nodes of partitions, by the name of the partition; see `BatchSystem.node_sizes`."""
         return partitions.read_sizes(self._run(*partitions.QUESTION).decode(errors="replace"), queue, wanted)
 
     def node(self, name: str) -> BatchNode:
@@ -133,7 +133,7 @@ class Slurm:
         _demand_node(node)
         try:
             answer = self._run(*one_job.question_of_node(node), subject=node)
-        except Refused:  # Slurm spells it otherwise
+        except CommandRefused:  # Slurm spells it otherwise
             answer = self._run(*one_job.question_of_node(self.node(node).name), subject=node)
         rows = one_job.read_rows(answer, one_job.WHO)
         return frozenset(one_job.id_of(row) for row in rows if STATES.get(row["State"], "R") in ("R", "S", "E"))
@@ -193,7 +193,7 @@ class Slurm:
             raise SiteFault(f"job {job_id} is not queued again", f"it does not run any more (state {state})")
         self._order(order, self._name(job_id), subject=job_id)
 
-    def tell(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
+    def notify_owner(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:
         """In AdminComment, and in the output file of a batch job or on the terminal of another."""
         # a controller that is silent keeps nobody from the file
         with contextlib.suppress(SiteFault):
@@ -209,7 +209,7 @@ class Slurm:
         """Ask for what changes alone, every few seconds."""
         number = ids.number_of(job_id)
         try:
-            row = one_job.pick(self._ask(one_job.WHO, self._names.get(job_id, number), job_id), JobID=number)
+            row = one_job.pick(self._query_jobs(one_job.WHO, self._names.get(job_id, number), job_id), JobID=number)
         except UnknownJob:
             return GIVEN_UP
         except SiteFault:  # no proof
@@ -238,11 +238,11 @@ class Slurm:
         if (state := self.job(job_id).state) != "S":
             raise SiteFault(f"job {job_id} is not suspended", f"scontrol suspend was called; its state is {state}")
 
-    def ask_checkpoint(self, job_id: str, *, park: bool = False) -> None:
+    def request_checkpoint(self, job_id: str, *, park: bool = False) -> None:
         """`scancel --batch --signal=60` or 61, which the owner may: real-time signals, sent to the job's shell alone.
 
         Raises:
-            SiteFault: see `BatchSystem.ask_checkpoint`.
+            SiteFault: see `BatchSystem.request_checkpoint`.
         """
         number = PARK_SIGNAL if park else CHECKPOINT_SIGNAL
         self._run("scancel", "--batch", f"--signal={number}", self._name(job_id), subject=job_id)
@@ -273,7 +273,7 @@ class Slurm:
             SiteFault: see `BatchSystem.find_id`.
         """
         name, wanted = ids.read_name(named)
-        row = one_job.pick(self._ask(one_job.WHO, name, named), **wanted)
+        row = one_job.pick(self._query_jobs(one_job.WHO, name, named), **wanted)
         found = one_job.id_of(row)
         if "." in named and not named.endswith(f".{row['Cluster']}"):
             raise UnknownJob(f"job {named}", f"Slurm speaks of {found}")

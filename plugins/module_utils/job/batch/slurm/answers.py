@@ -61,7 +61,7 @@ READS = "vTorque reads the answers of Slurm 22.05; those of 23.02 and newer have
 Form = dict[str, t.Any]
 
 
-class Known(t.NamedTuple):
+class JobAnswer(t.NamedTuple):
     """What an answer tells of one job.
 
     Attributes:
@@ -73,7 +73,7 @@ class Known(t.NamedTuple):
     output: str
 
 
-def read_job(form: Form, job_id: str) -> Known:
+def read_job(form: Form, job_id: str) -> JobAnswer:
     """Read one job.
 
     Args:
@@ -87,7 +87,7 @@ def read_job(form: Form, job_id: str) -> Known:
         output = output_file.path_of(form, ids.number_of(job_id))
     except (KeyError, TypeError, AttributeError):
         output = ""
-    return Known(_job(form, job_id), output)
+    return JobAnswer(_job(form, job_id), output)
 
 
 def _number(form: object) -> int:
@@ -136,7 +136,7 @@ def _read_odd_job(form: Form) -> BatchJob:
         state=STATES.get(text("job_state"), ""),
         queue=text("partition"),
         hosts=hosts,
-        x=_request(request) if comment.is_ours(request) else "",
+        x=_request(request) if comment.wants_guests(request) else "",
     )
 
 
@@ -213,7 +213,7 @@ def _job(form: Form, job_id: str) -> BatchJob:
         letter = "H"
     slots, memory_mib = _allocated(form, job_id)
     request = facts.text("comment")
-    ours = comment.is_ours(request)
+    ours = comment.wants_guests(request)
     restarts = facts.number("restart_cnt")
     user = facts.text("user_name")
     return BatchJob(
@@ -248,7 +248,7 @@ def _job(form: Form, job_id: str) -> BatchJob:
         granted=tuple(
             f"{host}/{name}/{index}"
             for host, gres in form.get("gres_by_host", ())
-            for name, index in host_list.given_devices(gres)
+            for name, index in host_list.read_devices(gres)
         ),
         alias=_alias(facts) if form.get("array_task_id") is not None or facts.number("het_job_id") else "",
     )
@@ -281,7 +281,7 @@ def _request(text: str) -> str:
 
 
 def _status(code: int) -> int:
-    """Of what wait(2) says of a job's end, the status that a shell says."""
+    """Return the exit status, as a shell has it, of what wait(2) reports of a job's end."""
     return 128 + (code & 127) if code & 127 else code >> 8
 
 
@@ -291,7 +291,7 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...] | None, int]:
     None: nobody can tell.
     """
     if "given" in form:
-        return _given(form)
+        return _granted_slots(form)
     given = form.get("job_resources")
     if not given or not form.get("nodes"):
         return (), 0
@@ -311,8 +311,8 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...] | None, int]:
     return tuple(host for host in order for _slot in range(cores[host] * each)), memory
 
 
-def _given(form: Form) -> tuple[tuple[str, ...] | None, int]:
-    """The same of an answer about one job."""
+def _granted_slots(form: Form) -> tuple[tuple[str, ...] | None, int]:
+    """Return the slots and memory that an answer says were granted to one job."""
     given = form["given"]
     if given is None:
         return None, 0

@@ -13,7 +13,7 @@ from ....errors import SiteFault
 from ....text import printable
 from ...config.batch_systems import BATCH_SYSTEMS
 from ..api import UnknownJob
-from ..shared.server_command import Refused, first_line, run_command
+from ..shared.server_command import CommandRefused, first_line, run_command
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline
@@ -43,7 +43,7 @@ def run(
 
     Raises:
         UnknownJob: the controller does not know the job.
-        Refused: it answered, and did not do it.
+        CommandRefused: it answered, and did not do it.
         SiteFault: it did not answer.
     """
     answer = run_command(tools, command, server=SERVER, timeout_s=timeout_s, deadline=deadline, parameter=PARAMETER)
@@ -54,7 +54,7 @@ def run(
     first = printable(first_line(answer.err))
     if GONE.search(answer.err):
         raise SiteFault(command[0], f"{SERVER} cannot be reached", first)
-    raise Refused(f"{command[0]} {subject}".strip(), f"status {answer.status}: {first or 'no text'}")
+    raise CommandRefused(f"{command[0]} {subject}".strip(), f"status {answer.status}: {first or 'no text'}")
 
 
 SETTINGS = ("scontrol", "show", "config")

@@ -28,7 +28,7 @@ PLAIN_KEY = re.compile("[a-z_]{1,32}")
 PLAIN_VALUE = re.compile("[A-Za-z0-9._@+-]{1,256}")
 
 
-def is_ours(comment: str) -> bool:
+def wants_guests(comment: str) -> bool:
     """Return whether the job's comment says that it wants a virtual machine."""
     return comment.startswith(PREFIX)
 
@@ -68,7 +68,7 @@ def unpack(comment: str) -> bytes | None:
     Raises:
         UserFault: it is ours by its prefix, and too long, garbage, cut off, or holds more than `MAX_REQUEST`.
     """
-    if not is_ours(comment):
+    if not wants_guests(comment):
         return None
     if len(comment) > MAX_COMMENT:
         raise _unreadable(f"it has {len(comment)} characters, at most {MAX_COMMENT} are read")

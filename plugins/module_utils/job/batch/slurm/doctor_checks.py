@@ -65,7 +65,7 @@ def check_hooks(
     policy: Policy | None = None,
     node: str = "",
 ) -> Finding:
-    """Are our launchers in place, root's alone, and called by Slurm as they need it?
+    """Check that vTorque's launchers are in place, root's alone, and called by Slurm as they need it.
 
     Args:
         place: their directory.
@@ -137,7 +137,7 @@ def plain_sbatch_lines(settings: t.Mapping[str, str], module: pathlib.Path, host
 
 
 def _needed_s(policy: Policy | None) -> int:
-    """The longest that a Prolog of ours may take, by the site's own word."""
+    """The longest that a Prolog of vTorque may take, by the site's settings."""
     return BOOT_S if policy is None else int(policy.prologue_timeout + HOOK_RESERVE_S)
 
 

@@ -26,7 +26,7 @@ if t.TYPE_CHECKING:
     from ...config.parameters import Policy
 
 BEGINS = {"prologue": True, "prologue.other": True, "epilogue": False}
-"""What the launchers call us by: is it the begin of a job?"""
+"""The first argument of the launchers' call, and whether a job begins with it."""
 FAILED = 1
 """Slurm drains the node and holds the job: nothing of it runs."""
 CONFIGURATIONS = (pathlib.Path("/etc/slurm/slurm.conf"), pathlib.Path("/run/slurm/conf/slurm.conf"))
@@ -73,7 +73,7 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
         role = Role.END_FIRST if first else Role.END_OTHER
     return HookCall(
         role,
-        comment.is_ours(environment.get("SLURM_JOB_COMMENT", "")) or not BEGINS[name],
+        comment.wants_guests(environment.get("SLURM_JOB_COMMENT", "")) or not BEGINS[name],
         0,
         nodes[0],
         job_id,
@@ -86,7 +86,7 @@ def read_call(arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> H
 
 
 def _status(text: str) -> int | None:
-    """Of `status:signal` the status that a shell says."""
+    """Return the exit status, as a shell has it, of `status:signal`."""
     found = re.fullmatch(r"([0-9]{1,3}):([0-9]{1,3})", text)
     if not found:
         return None

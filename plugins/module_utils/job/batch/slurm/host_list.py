@@ -123,7 +123,7 @@ def devices_of(text: str) -> str:
     return ",".join(entry for entry in entries if re.split(r"[:=/]", entry)[0].lower() in DEVICES)
 
 
-def given_devices(text: str) -> tuple[tuple[str, int], ...]:
+def read_devices(text: str) -> tuple[tuple[str, int], ...]:
     """Return which devices of a node a job has, by name and index.
 
     Args:

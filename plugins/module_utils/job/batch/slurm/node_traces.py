@@ -16,7 +16,7 @@ import typing as t
 
 from ....errors import SiteFault, UserFault
 from ..shared.commands_directory import commands_directory
-from ..shared.server_command import Refused
+from ..shared.server_command import CommandRefused
 from . import commands, hook_calls, ids
 
 if t.TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _jobs(policy: Policy) -> frozenset[str]:
     """
     try:
         data = commands.run(commands_directory(policy), ("scontrol", "listpids"), "", timeout_s=ASK_S, deadline=None)
-    except Refused as error:
+    except CommandRefused as error:
         if NO_STEPS in f"{error.why} {error.hint}":
             return frozenset()
         raise

@@ -14,7 +14,7 @@ from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import BatchJob, BatchNode, UnknownJob
 from ..shared import node_note
 from ..shared.pbs_server import PbsServer, require_form
-from ..shared.server_command import Answer, Refused, first_line
+from ..shared.server_command import Answer, CommandRefused, first_line
 from .answers import parse_job, parse_jobs, parse_nodes
 
 if t.TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Torque(PbsServer):
         require_form(JOB_ID, job_id, "job id")
         return parse_job(self._run("qstat", "-x", "-f", job_id), job_id)
 
-    def _ask_of(self, job_id: str) -> tuple[BatchJob, ...]:
+    def _query_job(self, job_id: str) -> tuple[BatchJob, ...]:
         return parse_jobs(self._run("qstat", "-x", "-f", job_id))
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
@@ -81,7 +81,7 @@ class Torque(PbsServer):
         a node that it knows by another form of its name.
         """
         require_form(HOST_NAME, node, "node")
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(CommandRefused):
             found = [one for one in parse_nodes(self._run("pbsnodes", "-x", node)) if one.name.lower() == node.lower()]
             if len(found) == 1:
                 return found[0]
@@ -119,7 +119,7 @@ class Torque(PbsServer):
             return UnknownJob(f"job {subject}", "the batch server does not know it")
         if answer.status == SERVER_GONE:
             return SiteFault(tool, "the batch server cannot be reached", first_line(answer.err))
-        return Refused(f"{tool} {subject}", f"status {answer.status}: {first_line(answer.err) or 'no words'}")
+        return CommandRefused(f"{tool} {subject}", f"status {answer.status}: {first_line(answer.err) or 'no words'}")
 
 
 ADAPTER: type[BatchSystem] = Torque

@@ -39,7 +39,7 @@ def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) ->
         "hooks": lambda: check_hooks(mom_priv, owner_uid, expected_hook(policy.prefix_nodes))
     }
     if thorough:
-        checks["rights"] = lambda: look_at_rights(pathlib.Path(policy.pbs_qsub_on_nodes).parent, node)
+        checks["rights"] = lambda: check_rights(pathlib.Path(policy.pbs_qsub_on_nodes).parent, node)
     return checks
 
 
@@ -66,7 +66,7 @@ def check_hooks(mom_priv: pathlib.Path, owner_uid: int = 0, expected: str = "") 
     if root_programs := _root_programs(mom_priv):
         problems, remedies = zip(*root_programs, strict=True)
         return Finding("hooks", WARN, OK, "; ".join(problems), "; ".join(remedies))
-    foreign = [name for name in HOOKS if expected and _words(mom_priv / name) != expected.split()]
+    foreign = [name for name in HOOKS if expected and _split_file(mom_priv / name) != expected.split()]
     if foreign:
         problem = f"{', '.join(foreign)} in {mom_priv}: not as the version that is installed here has it"
         return Finding("hooks", WARN, "other", problem, INSTALL)
@@ -86,7 +86,7 @@ def _root_programs(mom_priv: pathlib.Path) -> list[tuple[str, str]]:
     return found
 
 
-def _words(path: pathlib.Path) -> list[str]:
+def _split_file(path: pathlib.Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").split()
 
 
@@ -99,7 +99,7 @@ def _wrong_with(path: pathlib.Path, owner_uid: int) -> str:
         return f"cannot be read ({error.strerror})"
 
 
-def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
+def check_rights(tools: pathlib.Path, node: str) -> Finding:
     """Check that root of this node may do with the batch server what hooks and the sweep do.
 
     Nothing is changed by the trial.
@@ -112,9 +112,9 @@ def look_at_rights(tools: pathlib.Path, node: str) -> Finding:
     for name, attempt in permissions.ATTEMPTS:
         try:
             attempt(permissions.Tools(tools, RIGHTS_S), node)
-        except permissions.Silent as error:  # nothing of this node's
+        except permissions.ServerSilent as error:  # nothing of this node's
             silent.append(f"{name}: {error}")
-        except permissions.Failed as error:
+        except permissions.CommandFailed as error:
             wrong.append(f"{name}: {error}")
     if wrong:
         remedy = f"on the front end: qmgr -c 's s operators += root@{node}'"
@@ -132,14 +132,14 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}", "is qmgr on this host?")
     lacking = [node for node in nodes if not lets_root((*server.operators, *server.managers), node)]
     if lacking:
-        problem = f"root is no operator on {_few(lacking)}: jobs there cannot be held, and nodes not set offline"
+        problem = f"root is no operator on {_join_names(lacking)}: jobs there cannot be held, and nodes not set offline"
         return Finding("server", BAD, BAD, problem, f"qmgr -c 's s operators += root@{lacking[0]}', and so on")
     if not server.query_other_jobs:
         problem = "query_other_jobs is not True: nodes and users may not see jobs"
         return Finding("server", BAD, BAD, problem, "qmgr -c 's s query_other_jobs = True'")
     managers = [node for node in nodes if lets_root(server.managers, node)]
     if managers:
-        problem = f"root of {_few(managers)} is a manager: an operator is enough, and less dangerous"
+        problem = f"root of {_join_names(managers)} is a manager: an operator is enough, and less dangerous"
         return Finding("server", WARN, OK, problem, f"qmgr -c 's s managers -= root@{managers[0]}', and so on")
     if not server.down_on_error:
         problem = "down_on_error is False: a node whose hooks fail (never those of vTorque) stays in use"
@@ -150,6 +150,6 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
     return Finding("server")
 
 
-def _few(names: t.Sequence[str]) -> str:
+def _join_names(names: t.Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return ", ".join(names[:NAMED]) + more

@@ -91,26 +91,26 @@ def present(places: Places, text: bytes, *, check: bool = False) -> Outcome:
         SiteFault: something is not as Torque or we need it; nothing was changed then.
     """
     _check_directory(places.mom_priv, places.owner_uid)
-    before = {name: _words(places, name) for name in HOOKS}
+    before = {name: _describe_hook(places, name) for name in HOOKS}
     ours = f"vTorque's, {MODE:04o}, {_digest(text)}"
     after: dict[str, str] = {}
-    to_keep = [name for name in HOOKS if os.path.lexists(path := places.mom_priv / name) and not is_ours(path)]
+    to_keep = [name for name in HOOKS if os.path.lexists(path := places.mom_priv / name) and not is_vtorque_hook(path)]
     _check_hooks(places, to_keep)
     for name in HOOKS:
         path = places.mom_priv / name
-        before_words = _chained_words(places, name)
+        before_words = _describe_chained(places, name)
         if name in to_keep:
-            before_words = before_words or _content_words(path)
+            before_words = before_words or _describe_content(path)
         after[name] = f"{ours}; the site's is kept: {before_words}" if before_words else ours
     outcome = Outcome(before, after, others(places.mom_priv))
     if outcome.changed:
         _check_idle(places.mom_priv)
     if check or not outcome.changed:
         return outcome
-    with _told(places.chained_dir):
+    with _report_errors(places.chained_dir):
         _make_directory(places.chained_dir, places.owner_uid)
         for name in to_keep:
-            _keep(places, name)
+            _save_site_hook(places, name)
         for name in HOOKS:
             if before[name] != after[name]:
                 _put(places.mom_priv / name, text, MODE, places.owner_uid)
@@ -130,19 +130,19 @@ def absent(places: Places, *, check: bool = False) -> Outcome:
     Raises:
         SiteFault: a job is on the node, or a directory is not as it must be; nothing was changed then.
     """
-    if not os.path.lexists(places.mom_priv) and not any(_chained_words(places, name) for name in HOOKS):
+    if not os.path.lexists(places.mom_priv) and not any(_describe_chained(places, name) for name in HOOKS):
         return Outcome({}, {}, ())
     _check_directory(places.mom_priv, places.owner_uid)
-    before = {name: _words(places, name) for name in HOOKS}
+    before = {name: _describe_hook(places, name) for name in HOOKS}
     after: dict[str, str] = {}
     left: list[str] = []
     for name in HOOKS:
         path = places.mom_priv / name
-        before_words = _chained_words(places, name)
-        if is_ours(path) or not os.path.lexists(path):
+        before_words = _describe_chained(places, name)
+        if is_vtorque_hook(path) or not os.path.lexists(path):
             after[name] = before_words or "missing"
         else:
-            after[name] = now = _content_words(path)
+            after[name] = now = _describe_content(path)
             if before_words not in ("", now):
                 left.append(name)
                 after[name] += f"; the site's is kept: {before_words}"
@@ -151,7 +151,7 @@ def absent(places: Places, *, check: bool = False) -> Outcome:
         _check_idle(places.mom_priv)
     if check or not outcome.changed:
         return outcome
-    with _told(places.mom_priv):
+    with _report_errors(places.mom_priv):
         for name in HOOKS:
             if name not in left:
                 _put_back(places, name)
@@ -183,7 +183,7 @@ def jobs(mom_priv: pathlib.Path) -> tuple[str, ...]:
         raise SiteFault(f"{directory}", f"what the MOM has here is not known: {error.strerror}") from error
 
 
-def is_ours(path: pathlib.Path) -> bool:
+def is_vtorque_hook(path: pathlib.Path) -> bool:
     """Return whether this is a hook of ours, of whatever version."""
     try:
         return stat.S_ISREG(path.lstat().st_mode) and OURS in path.read_bytes()[:65_536]
@@ -233,7 +233,7 @@ def _check_hook(places: Places, name: str) -> None:
     """
     path = places.mom_priv / name
     chained = places.chained_dir / name
-    if os.path.lexists(chained) and _as_found(places, name) != _content_words(path):
+    if os.path.lexists(chained) and _as_found(places, name) != _describe_content(path):
         raise SiteFault(f"{path}", f"is another hook than {chained}, which was kept before", "remove one of them")
     try:
         facts = path.stat()
@@ -247,7 +247,7 @@ def _check_hook(places: Places, name: str) -> None:
         raise SiteFault(f"{path}", why, "give it to root with mode 0500, or move it away")
 
 
-def _keep(places: Places, name: str) -> None:
+def _save_site_hook(places: Places, name: str) -> None:
     path, chained = places.mom_priv / name, places.chained_dir / name
     if os.path.lexists(chained):
         return  # an earlier run got this far
@@ -276,7 +276,7 @@ def _hook_behind(path: pathlib.Path, mom_priv: pathlib.Path) -> str:
 
 def _put_back(places: Places, name: str) -> None:
     path, chained, link = places.mom_priv / name, places.chained_dir / name, places.link(name)
-    if is_ours(path) or not os.path.lexists(path):
+    if is_vtorque_hook(path) or not os.path.lexists(path):
         if chained.is_symlink():
             was_link = link.is_symlink()  # else it is one that the site made since
             _relink(path, os.fspath(link.readlink() if was_link else places.chained_dir / chained.readlink()))
@@ -289,29 +289,29 @@ def _put_back(places: Places, name: str) -> None:
         done.unlink(missing_ok=True)
 
 
-def _words(places: Places, name: str) -> str:
+def _describe_hook(places: Places, name: str) -> str:
     path = places.mom_priv / name
-    chained = _chained_words(places, name)
-    if is_ours(path):
+    chained = _describe_chained(places, name)
+    if is_vtorque_hook(path):
         facts = path.stat()
         # a hook that is not root's, or may be changed by others, is put anew
         whose = "" if facts.st_uid == places.owner_uid else f" of {facts.st_uid}"
         description = f"vTorque's{whose}, {stat.S_IMODE(facts.st_mode):04o}, {_digest(path.read_bytes())}"
     else:
-        description = _content_words(path)
+        description = _describe_content(path)
     return f"{description}; the site's is kept: {chained}" if chained else description
 
 
-def _chained_words(places: Places, name: str) -> str:
+def _describe_chained(places: Places, name: str) -> str:
     return _as_found(places, name) if os.path.lexists(places.chained_dir / name) else ""
 
 
 def _as_found(places: Places, name: str) -> str:
     as_link = (places.chained_dir / name).is_symlink() and places.link(name).is_symlink()
-    return _content_words(places.link(name) if as_link else places.chained_dir / name)
+    return _describe_content(places.link(name) if as_link else places.chained_dir / name)
 
 
-def _content_words(path: pathlib.Path) -> str:
+def _describe_content(path: pathlib.Path) -> str:
     try:
         facts = path.lstat()
         if stat.S_ISLNK(facts.st_mode):
@@ -381,7 +381,7 @@ def _flush(directory: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(place: pathlib.Path) -> t.Iterator[None]:
+def _report_errors(place: pathlib.Path) -> t.Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -33,11 +33,11 @@ COMMANDS = ("qsub", "qstat", "qhold", "qalter", "pbsnodes")
 """What the product calls on a node."""
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """A command of Torque's did not do what it should."""
 
 
-class Silent(Failed):
+class ServerSilent(CommandFailed):
     """The batch server did not answer: nothing is known of anybody's rights."""
 
 
@@ -57,7 +57,7 @@ def run(tools: Tools, name: str, *arguments: str) -> tuple[int, str, str]:
     """Status, output and complaint of a command, which has an end.
 
     Raises:
-        Failed: it cannot be run, or had no end.
+        CommandFailed: it cannot be run, or had no end.
     """
     program = tools.place / name
     try:
@@ -72,12 +72,12 @@ def run(tools: Tools, name: str, *arguments: str) -> tuple[int, str, str]:
             env=ENVIRONMENT,
         )
     except subprocess.TimeoutExpired:
-        raise Silent(f"{program} {' '.join(arguments)}: no answer in {tools.timeout_s:.0f} s") from None
+        raise ServerSilent(f"{program} {' '.join(arguments)}: no answer in {tools.timeout_s:.0f} s") from None
     except OSError as error:
-        raise Failed(f"{program}: {error.strerror}") from error
+        raise CommandFailed(f"{program}: {error.strerror}") from error
     complaint = " ".join(done.stderr.split())[:300]
     if done.returncode == SERVER_GONE:
-        raise Silent(f"{program} {' '.join(arguments)}: {complaint or 'the batch server cannot be reached'}")
+        raise ServerSilent(f"{program} {' '.join(arguments)}: {complaint or 'the batch server cannot be reached'}")
     return done.returncode, done.stdout, complaint
 
 
@@ -99,7 +99,7 @@ def try_qstat(tools: Tools, _node: str) -> None:
     status, _output, complaint = run(tools, "qstat", "-f", NO_JOB)
     if "unknown job" not in complaint.lower():
         answer = complaint or f"nothing (status {status})"
-        raise Failed(f"qstat -f of a job that is not there should say so, and says: {answer}")
+        raise CommandFailed(f"qstat -f of a job that is not there should say so, and says: {answer}")
 
 
 def names_of(tools: Tools, *nodes: str) -> list[str]:
@@ -109,11 +109,11 @@ def names_of(tools: Tools, *nodes: str) -> list[str]:
     theirs comes as a control character (u_MXML.c), which XML may not hold.
 
     Raises:
-        Failed: the server does not tell.
+        CommandFailed: the server does not tell.
     """
     status, output, complaint = run(tools, "pbsnodes", "-x", *nodes)
     if status:
-        raise Failed(f"pbsnodes -x ended with {status}: {complaint}")
+        raise CommandFailed(f"pbsnodes -x ended with {status}: {complaint}")
     return re.findall(r"<Node>\s*<name>([^<>]+)</name>", output)
 
 
@@ -122,13 +122,13 @@ def demand_node(tools: Tools, node: str) -> None:
     try:
         if node in names_of(tools, node):
             return
-    except Silent:
+    except ServerSilent:
         raise
-    except Failed:
+    except CommandFailed:
         pass
     names = names_of(tools)
     if short(node) not in map(short, names):
-        raise Failed(f"the batch server has no node {node} (it has {', '.join(sorted(names)[:5]) or 'none'})")
+        raise CommandFailed(f"the batch server has no node {node} (it has {', '.join(sorted(names)[:5]) or 'none'})")
 
 
 def try_note(tools: Tools, node: str) -> None:
@@ -141,14 +141,14 @@ def try_note(tools: Tools, node: str) -> None:
     _status, _output, complaint = run(tools, "pbsnodes", "-N", "", NO_NODE)
     if "unknown node" not in complaint.lower():
         answer = complaint or "nothing"
-        raise Failed(f"pbsnodes -N: {answer} (qmgr -c 's s operators += root@{node}' on the front end)")
+        raise CommandFailed(f"pbsnodes -N: {answer} (qmgr -c 's s operators += root@{node}' on the front end)")
 
 
 def try_hold(tools: Tools, _node: str) -> None:
     """`qhold -h u` of a job that cannot be: the server must say that there is none, and nothing else."""
     _status, _output, complaint = run(tools, "qhold", "-h", "u", NO_JOB)
     if "unknown job" not in complaint.lower():
-        raise Failed(f"qhold -h u of a job that is not there should say so, and says: {complaint or 'nothing'}")
+        raise CommandFailed(f"qhold -h u of a job that is not there should say so, and says: {complaint or 'nothing'}")
 
 
 ATTEMPTS: tuple[tuple[str, t.Callable[[Tools, str], None]], ...] = (
@@ -168,11 +168,11 @@ def server_settings(output: str) -> list[tuple[str, str]]:
     return re.findall(r"^set server (\S+) \+?= (.*)$", output, re.MULTILINE)
 
 
-def server_words(tools: Tools, node: str) -> list[str]:
+def find_wrong_settings(tools: Tools, node: str) -> list[str]:
     """What of the server's settings should be otherwise."""
     try:
         status, output, _complaint = run(tools, "qmgr", "-c", "print server")
-    except Failed:
+    except CommandFailed:
         return []
     if status:
         return []
@@ -208,9 +208,9 @@ def found() -> dict[str, list[str]]:
     for _name, attempt in ATTEMPTS:
         try:
             attempt(tools, node)
-        except Failed as error:
+        except CommandFailed as error:
             faults.append(str(error))
-    return {"faults": faults, "words": server_words(tools, node)}
+    return {"faults": faults, "words": find_wrong_settings(tools, node)}
 
 
 if __name__ == "__main__":

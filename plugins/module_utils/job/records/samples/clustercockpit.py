@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A job as ClusterCockpit's archive has it: `meta.json` and `data.json`.
 
-The form: https://github.com/ClusterCockpit/cc-backend, pkg/schema/schemas (job-meta, job-data, job-metric-data,
-job-metric-statistics, unit).  A host is a node of the job: guests of the same node are added up.  The form demands
-`flops_any` and `mem_bw`, which nobody can count from outside a guest: they are 0.
+Two forms are in use, and the program refuses fields that are not of its own.  `NOW`, since version 2.3 of
+https://github.com/ClusterCockpit/cc-lib (schema/schemas: job-meta, job-data, job-metric-data, job-metric-statistics,
+unit); `FORMER`, as https://github.com/ClusterCockpit/cc-backend had it before (pkg/schema/schemas).  A host is a node
+of the job: guests of the same node are added up.  Both demand `flops_any` and `mem_bw`, which nobody can count from
+outside a guest: they are 0.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from .rates import GuestRates, rates_of
 from .series_file import read_energy
 
 NEVER_MEASURED = ("flops_any", "mem_bw")
+DISKS = ("read_bw", "write_bw")
 UNITS = {
     "cpu_load": "",
     "cpu_user": "",
@@ -33,6 +36,7 @@ UNITS = {
     "flops_any": "F/s",
     "mem_bw": "B/s",
 }
+_OF_BOTH = ("cpu_load", "cpu_user", "mem_used", "net_bw", "eth_read_bw", "eth_write_bw", *NEVER_MEASURED)
 MOST_STEPS = 200
 LEAST_STEP_S = 1
 
@@ -45,13 +49,41 @@ class Archive:
     data: dict[str, t.Any]
 
 
-def archive_of(record: JobRecord, series: JobSeries, cluster: str) -> Archive:
-    """Return a job in ClusterCockpit's form.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    """What differs between the forms.
+
+    Attributes:
+        metrics: their names, without those of file systems.
+        sharing: the field that tells whether the job had its nodes for itself.
+        alone: its value if it had.
+        among_others: its value else.
+        did_not_run: state of a job whose script never ran.
+        lost: state of one that lost a guest.
+        energy: is there a field for joules?
+    """
+
+    metrics: tuple[str, ...]
+    sharing: str
+    alone: str | int
+    among_others: str | int
+    did_not_run: str
+    lost: str
+    energy: bool
+
+
+NOW = Form(_OF_BOTH, "shared", "none", "multi_user", "boot_fail", "node_fail", energy=True)
+FORMER = Form((*_OF_BOTH, "cpu_used", "file_bw"), "exclusive", 1, 0, "stopped", "failed", energy=False)
+
+
+def archive_of(record: JobRecord, series: JobSeries, cluster: str, form: Form = NOW) -> Archive:
+    """Return a job in a form of ClusterCockpit's.
 
     Args:
         record: of the job.
         series: what its nodes measured.
         cluster: what ClusterCockpit calls the cluster.
+        form: which one.
     """
     rates = rates_of(series)
     length_s = max((one.intervals[-1].end_s for one in rates if one.intervals), default=0.0)
@@ -60,11 +92,10 @@ def archive_of(record: JobRecord, series: JobSeries, cluster: str) -> Archive:
         node: _of_host([one for one in rates if one.node == node], record, step_s, length_s) for node in record.nodes
     }
     hosts = {node: metrics for node, metrics in hosts.items() if metrics}
-    names = tuple(name for name in UNITS if name not in ("read_bw", "write_bw"))
-    data: dict[str, t.Any] = {name: {"node": _metric(name, hosts, step_s)} for name in names}
-    disks = {name: {"node": _metric(name, hosts, step_s)} for name in ("read_bw", "write_bw")}
+    data: dict[str, t.Any] = {name: {"node": _metric(name, hosts, step_s)} for name in form.metrics}
+    disks = {name: {"node": _metric(name, hosts, step_s)} for name in DISKS}
     data["filesystems"] = [{"name": "disks", "type": "hdd", **disks}]
-    return Archive(_meta(record, hosts, names, cluster), data)
+    return Archive(_meta(record, hosts, cluster, form), data)
 
 
 def _whole(seconds: float) -> int:
@@ -119,12 +150,6 @@ def _sum(*values: float | None) -> float | None:
     return sum(known) if known else None
 
 
-def _unit(name: str) -> dict[str, str]:
-    """In both spellings that the form has had."""
-    base = UNITS[name]
-    return {"base": base, "base_unit": base or ("cpu_load" if name == "cpu_load" else "cpu_used")}
-
-
 def _statistics(values: t.Iterable[float | None]) -> dict[str, float]:
     known = [value for value in values if value is not None] or [0.0]
     return {"avg": round(sum(known) / len(known), 4), "min": min(known), "max": max(known)}
@@ -135,14 +160,14 @@ def _metric(name: str, hosts: t.Mapping[str, t.Mapping[str, list[float | None]]]
     for node, metrics in hosts.items():
         values = metrics[name] if any(value is not None for value in metrics[name]) else [0.0]
         series.append({"hostname": node, "statistics": _statistics(values), "data": values})
-    return {"unit": _unit(name), "timestep": step_s, "series": series}
+    return {"unit": {"base": UNITS[name]}, "timestep": step_s, "series": series}
 
 
 def _meta(
     record: JobRecord,
     hosts: t.Mapping[str, t.Mapping[str, list[float | None]]],
-    names: t.Iterable[str],
     cluster: str,
+    form: Form,
 ) -> dict[str, t.Any]:
     number, _bracket, member = record.job_id.partition(".")[0].partition("[")
     began, ended = record.began or 1.0, record.ended or record.began or 1.0
@@ -153,20 +178,23 @@ def _meta(
         "cluster": cluster,
         "subCluster": "main",
         "numNodes": max(1, len(record.nodes)),
-        "exclusive": 1 if _was_alone(record) else 0,
+        form.sharing: form.alone if _was_alone(record) else form.among_others,
         "startTime": max(1, int(began)),
         "duration": max(1, round(ended - began)),
-        "jobState": _state(record),
+        "jobState": _state(record, form),
         "resources": [{"hostname": node} for node in record.nodes],
         "statistics": {
-            name: {"unit": _unit(name), **_statistics(value for one in hosts.values() for value in one[name])}
-            for name in names
+            name: {"unit": {"base": UNITS[name]}, **_statistics(value for one in hosts.values() for value in one[name])}
+            for name in form.metrics
         },
     }
     if member:
         meta["arrayJobId"] = int(number)
     if vcpus := sum(guest.vcpus or 0 for guest in record.guests):
         meta["numHwthreads"] = vcpus
+    joules = read_energy(record)
+    if form.energy and joules and len(joules) == len(record.nodes):
+        meta["energy"] = round(sum(one for one, _how in joules), 1)
     if record.name:
         meta["metaData"] = {"jobName": record.name}
     return meta
@@ -176,9 +204,9 @@ def _was_alone(record: JobRecord) -> bool:
     return any(how == MEASURED for _joules, how in read_energy(record))
 
 
-def _state(record: JobRecord) -> str:
+def _state(record: JobRecord, form: Form) -> str:
     if record.raw.get("lost"):
-        return "node_fail"
+        return form.lost
     if record.state != "finished":
-        return "stopped"
+        return form.did_not_run
     return "completed" if record.exit_status == 0 else "failed"

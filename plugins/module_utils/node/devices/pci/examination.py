@@ -14,7 +14,7 @@ from . import inventory, passthrough, preflight, usage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedDevice:
     """A device that the site lists.
 
     Attributes:
@@ -34,11 +34,11 @@ class Examined:
 
     @property
     def is_usable(self) -> bool:
-        """Has a guest it, or could have it?"""
+        """Return whether a guest has it, or could have it."""
         return self.lease is not None or not (self.quarantined or self.faults)
 
 
-def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[Examined, ...]:
+def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[ExaminedDevice, ...]:
     """Return the devices of this node, each of them once.
 
     Args:
@@ -53,15 +53,15 @@ def examine(settings: NodeSettings, host: usage.Host | None = None) -> tuple[Exa
     quarantined = {one.device: one.why for one in leases.read_quarantine(settings)}
     used = usage.Usage(host)
     node = preflight.Node(inventory.has_groups(host.sys), inventory.is_unsafe(host.sys), inventory.has_vfio(host.sys))
-    found: dict[str, Examined] = {}
+    found: dict[str, ExaminedDevice] = {}
     for pci_class in settings.pci_classes:
         for address in pci_class.addresses:
             lease = by_device.get(address)
             faults: tuple[preflight.Fault, ...] = ()
             device = inventory.inspect(address, host.sys)
             if lease is None and address not in found:
-                chosen = preflight.Chosen(device, pci_class, 0, used.of(device))
+                chosen = preflight.ChosenDevice(device, pci_class, 0, used.of(device))
                 faults = preflight.find_faults([chosen], node, {})
-            one = Examined(address, pci_class, lease, quarantined.get(address, ""), faults, device.numa_node)
+            one = ExaminedDevice(address, pci_class, lease, quarantined.get(address, ""), faults, device.numa_node)
             found.setdefault(address, one)
     return tuple(found.values())

@@ -42,7 +42,7 @@ class Device:
     """A PCI device.
 
     Attributes:
-        there: is there such a device?
+        there: whether there is such a device.
         vendor: as it answers now; `DEAD` where it does not.
         device: the same.
         code: base class and subclass, such as 0x0302.
@@ -52,7 +52,7 @@ class Device:
         numa_node: the cell that it is near; -1: not known.
         resets: ways in which it can be reset, the kernel's first choice first (`reset_method`).
         beside: other devices of its bus.
-        boot_vga: is it the screen of the node's console?
+        boot_vga: whether it is the screen of the node's console.
         physical: the device of which it is a virtual function, or "".
         physical_driver: that has it.
         virtual_functions: of its own that are switched on.

@@ -19,10 +19,10 @@ from ....errors import NodeFault, UserFault, VTorqueError
 from ....system.clock import Deadline
 from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
-from ....wire.pci import PciClass, PciWish
+from ....wire.pci import DeviceWish, PciClass
 from ...domain.domain_xml import DomainFacts
 from ...state.settings import NodeSettings
-from ...state.start_lock import held
+from ...state.start_lock import lock_alone
 from ...system import cpus
 from .. import leases
 from ..api import HostDevice, Taking
@@ -42,7 +42,7 @@ def is_wanted(spec: GuestSpec) -> bool:
 def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     """See `api.DeviceKind.take`."""
     settings = taking.settings
-    with held(leases.lock_of(settings), settings, taking.deadline):
+    with lock_alone(leases.lock_of(settings), settings, taking.deadline):
         picker = Picker(taking)
         picker.pick_all()
         if faults := picker.faults_of(picker.chosen):
@@ -109,16 +109,16 @@ class Picker:
     """
 
     def __init__(self, taking: Taking) -> None:
-        self.chosen: list[preflight.Chosen] = []
+        self.chosen: list[preflight.ChosenDevice] = []
         self._taking, self._settings = taking, taking.settings
         self.quarantined = {one.device: one for one in leases.read_quarantine(self._settings)}
         self._leases = {one.device: one.key for one in leases.read_leases(self._settings) if one.key != taking.key}
         self._guests = _of_guests(taking.domains)
         self._ram_mib = {spec.index: spec.ram_mib for spec in taking.guests}
         self._node, self._usage = _node(taking), usage.Usage(HOST)
-        self._inspected: dict[str, preflight.Chosen] = {}
+        self._inspected: dict[str, preflight.ChosenDevice] = {}
 
-    def faults_of(self, chosen: t.Sequence[preflight.Chosen]) -> tuple[preflight.Fault, ...]:
+    def faults_of(self, chosen: t.Sequence[preflight.ChosenDevice]) -> tuple[preflight.Fault, ...]:
         """Return all that speaks against devices."""
         return preflight.find_faults(chosen, self._node, self._ram_mib)
 
@@ -131,9 +131,9 @@ class Picker:
         """
         for spec in self._taking.guests:
             for wish in spec.pci:
-                self.pick(spec, PciWish(wish.what, wish.count))
+                self.pick(spec, wish)
 
-    def pick(self, spec: GuestSpec, wish: PciWish) -> None:
+    def pick(self, spec: GuestSpec, wish: DeviceWish) -> None:
         """Add what a guest wishes."""
         if wish.is_address:
             self._pick_address(spec, wish)
@@ -157,7 +157,7 @@ class Picker:
         free = usable if granted is not None else self.sort(usable, pci_class, spec.index)
         self.chosen += [self.inspect(address, pci_class, spec.index) for address in free[: wish.count]]
 
-    def _pick_address(self, spec: GuestSpec, wish: PciWish) -> None:
+    def _pick_address(self, spec: GuestSpec, wish: DeviceWish) -> None:
         pci_class = next((one for one in self._settings.pci_classes if wish.what in one.addresses), None)
         if pci_class is None:
             why = f"the site hands on no such device of {self._settings.node_name}"
@@ -173,23 +173,23 @@ class Picker:
         self.chosen.append(self.inspect(wish.what, pci_class, spec.index))
 
     def sort(self, addresses: t.Sequence[str], pci_class: PciClass, guest: int) -> list[str]:
-        """Those first that nothing speaks against; the order of the site's list decides between equals."""
+        """Return devices, first those without a fault; between equals the order of the site's list decides."""
         return sorted(addresses, key=lambda address: bool(self.faults_of([self.inspect(address, pci_class, guest)])))
 
-    def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.Chosen:
+    def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.ChosenDevice:
         """Return a device as it is for a guest; it is read once."""
         if address not in self._inspected:
             self._inspected[address] = self._read(address, pci_class)
         return dataclasses.replace(self._inspected[address], pci_class=pci_class, guest=guest)
 
-    def _read(self, address: str, pci_class: PciClass) -> preflight.Chosen:
+    def _read(self, address: str, pci_class: PciClass) -> preflight.ChosenDevice:
         device = inventory.inspect(address, HOST.sys)
         other = self._guests.get(address) or (f"start {self._leases[address]}" if address in self._leases else "")
         if not other and device.group and _is_open(HOST.dev / "vfio" / device.group):
             other = "another program"
-        return preflight.Chosen(device, pci_class, 0, self._usage.of(device), other)
+        return preflight.ChosenDevice(device, pci_class, 0, self._usage.of(device), other)
 
-    def _in_quarantine(self, wish: PciWish, devices: t.Sequence[str]) -> VTorqueError:
+    def _in_quarantine(self, wish: DeviceWish, devices: t.Sequence[str]) -> VTorqueError:
         found = [f"{device}: {self.quarantined[device].why}" for device in devices]
         if not found:
             return UserFault(f"pci={wish}", f"{self._settings.node_name} has fewer of them", "ask for fewer")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""May these PCI devices be handed to guests?  All that speaks against it, of all devices at once; nothing is read.
+"""Whether PCI devices may be handed to guests: all objections, of all devices at once; nothing is read.
 
 | check | fault of |
 |---|---|
@@ -60,7 +60,7 @@ class Fault:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenDevice:
     """A device that a guest is to have.
 
     Attributes:
@@ -81,9 +81,9 @@ class Node:
     """What of the node decides.
 
     Attributes:
-        has_groups: is an IOMMU on?
-        is_unsafe: may devices be handed on without interrupt remapping?
-        has_vfio: is the driver loaded?
+        has_groups: whether an IOMMU is on.
+        is_unsafe: whether devices may be handed on without interrupt remapping.
+        has_vfio: whether the driver is loaded.
         lockable_mib: how much memory a program may lock here; None: as much as it wants.
         cells: near the job's cores; (): not known.
     """
@@ -95,7 +95,7 @@ class Node:
     cells: tuple[int, ...] = ()
 
 
-def find_faults(chosen: t.Sequence[Chosen], node: Node, ram_mib: t.Mapping[int, int]) -> tuple[Fault, ...]:
+def find_faults(chosen: t.Sequence[ChosenDevice], node: Node, ram_mib: t.Mapping[int, int]) -> tuple[Fault, ...]:
     """Return all that speaks against handing out these devices; (): nothing does.
 
     Args:
@@ -122,7 +122,9 @@ def error_of(faults: t.Sequence[Fault], node_name: str) -> VTorqueError:
     return kinds[owner](what, why)
 
 
-def _faults(one: Chosen, chosen: t.Sequence[Chosen], node: Node, ram_mib: t.Mapping[int, int]) -> t.Iterator[Fault]:
+def _faults(
+    one: ChosenDevice, chosen: t.Sequence[ChosenDevice], node: Node, ram_mib: t.Mapping[int, int]
+) -> t.Iterator[Fault]:
     device, pci_class = one.device, one.pci_class
 
     def fault(owner: str, why: str, hint: str) -> Fault:
@@ -170,14 +172,14 @@ def _of_node(device: Device, node: Node, fault: _Make) -> t.Iterator[Fault]:
         yield fault("node", f"the driver {VFIO} is not loaded", f"modprobe {VFIO}")
 
 
-def _of_memory(one: Chosen, node: Node, ram_mib: t.Mapping[int, int], fault: _Make) -> t.Iterator[Fault]:
+def _of_memory(one: ChosenDevice, node: Node, ram_mib: t.Mapping[int, int], fault: _Make) -> t.Iterator[Fault]:
     wanted_mib = ram_mib.get(one.guest, 0) + LOCKED_BESIDES_MIB
     if node.lockable_mib is not None and node.lockable_mib < wanted_mib:
         why = f"its guest locks {wanted_mib} MiB of memory, and {node.lockable_mib} MiB may be locked here"
         yield fault("node", why, "LimitMEMLOCK=infinity for libvirtd")
 
 
-def _of_class(one: Chosen, fault: _Make) -> t.Iterator[Fault]:
+def _of_class(one: ChosenDevice, fault: _Make) -> t.Iterator[Fault]:
     device, kind = one.device, one.pci_class.kind
     if device.code in BRIDGES:
         yield fault("site", f"it is a bridge (class {device.code:04x}), which carries other devices", "see pci_classes")
@@ -197,11 +199,11 @@ def _of_functions(device: Device, fault: _Make) -> t.Iterator[Fault]:
         yield fault("site", why, "bind that to its driver")
 
 
-def _goes_along(one: Chosen, chosen: t.Sequence[Chosen]) -> set[str]:
+def _goes_along(one: ChosenDevice, chosen: t.Sequence[ChosenDevice]) -> set[str]:
     return {other.device.address for other in chosen if other.guest == one.guest}
 
 
-def _company(one: Chosen, chosen: t.Sequence[Chosen]) -> list[str]:
+def _company(one: ChosenDevice, chosen: t.Sequence[ChosenDevice]) -> list[str]:
     along, to_others = _goes_along(one, chosen), {other.device.address for other in chosen}
     found = []
     for member in one.device.members:
@@ -214,7 +216,7 @@ def _company(one: Chosen, chosen: t.Sequence[Chosen]) -> list[str]:
     return found
 
 
-def _of_reset(one: Chosen, chosen: t.Sequence[Chosen], fault: _Make) -> t.Iterator[Fault]:
+def _of_reset(one: ChosenDevice, chosen: t.Sequence[ChosenDevice], fault: _Make) -> t.Iterator[Fault]:
     device = one.device
     if not device.resets:
         if one.pci_class.reset:
@@ -228,7 +230,7 @@ def _of_reset(one: Chosen, chosen: t.Sequence[Chosen], fault: _Make) -> t.Iterat
             yield fault("site", why, "move the card to a place of its own")
 
 
-def _of_window(one: Chosen, chosen: t.Sequence[Chosen], fault: _Make) -> t.Iterator[Fault]:
+def _of_window(one: ChosenDevice, chosen: t.Sequence[ChosenDevice], fault: _Make) -> t.Iterator[Fault]:
     total = sum(other.device.large_mib for other in chosen if other.guest == one.guest)
     if one.device.large_mib and total > WINDOW_MIB:
         why = f"the devices of its guest have {total} MiB of memory regions, and a guest has room for {WINDOW_MIB}"

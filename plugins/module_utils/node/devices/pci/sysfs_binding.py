@@ -124,7 +124,7 @@ class Child:
     def wait(self, deadline: Deadline) -> VTorqueError | None:
         """Return why it failed, or did not end in time; None: it is done."""
         try:
-            answer = _hear(self._reading, deadline)
+            answer = _read_result(self._reading, deadline)
         finally:
             os.close(self._reading)
         if answer is None:
@@ -139,7 +139,7 @@ class Child:
         return None if answer == _DONE else VTorqueError(self._what, why)
 
 
-def _hear(reading: int, deadline: Deadline) -> bytes | None:
+def _read_result(reading: int, deadline: Deadline) -> bytes | None:
     """Return what a child says until its end; None: it has not ended."""
     poll = select.poll()
     poll.register(reading, select.POLLIN)

@@ -21,7 +21,7 @@ import typing as t
 
 from ....errors import NodeFault
 from ....system import files
-from ...system.tool import ask_tool
+from ...system.tool import run_tool
 
 PREFIX = "vtv"
 NAME = rf"{PREFIX}[1-9][0-9]{{0,2}}"
@@ -86,7 +86,7 @@ def find_problem(bridge: str, *, confine: bool) -> str:
 
     Args:
         bridge: by name.
-        confine: are guests to be held to their own addresses there?
+        confine: whether guests may send there from their own addresses alone.
     """
     question = ("get", "Open_vSwitch", ".", "dpdk_initialized", "--", "get", "Bridge", bridge)
     try:
@@ -159,7 +159,7 @@ def remove_ports(bridge: str, names: t.Sequence[str]) -> None:
             _ofctl("del-flows", bridge, f"cookie={_cookie_of(name):#x}/-1")
 
 
-def hold(bridge: str, senders: t.Sequence[Sender], notes: pathlib.Path) -> None:
+def confine_ports(bridge: str, senders: t.Sequence[Sender], notes: pathlib.Path) -> None:
     """Let through of each guest's frames those alone that are of its own MAC address and address, and to its peers.
 
     Frames with a VLAN tag are dropped, too: `vlan_tci` is 0 without one.
@@ -204,14 +204,14 @@ def _cookie_of(name: str) -> int:
 
 
 def _vsctl(*arguments: str) -> str:
-    return _ask("ovs-vsctl", *arguments)
+    return _run_query("ovs-vsctl", *arguments)
 
 
 def _ofctl(*arguments: str) -> str:
-    return _ask("ovs-ofctl", "-O", _VERSIONS, *arguments)
+    return _run_query("ovs-ofctl", "-O", _VERSIONS, *arguments)
 
 
-def _ask(program: str, *arguments: str) -> str:
+def _run_query(program: str, *arguments: str) -> str:
     """Return what a program of Open vSwitch prints.
 
     Raises:
@@ -220,7 +220,7 @@ def _ask(program: str, *arguments: str) -> str:
     command = [program, f"--timeout={CALL_S - 1:.0f}", *arguments]
     why = ""
     try:
-        done = ask_tool(command, CALL_S)
+        done = run_tool(command, CALL_S)
         if done.returncode:
             why = done.stderr.strip()[-500:] or f"{program} ended with status {done.returncode}"
     except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's own word on which kind of RDMA devices its guests may have, as the mother superior has given it before."""
+"""Which kind of RDMA devices guests of this node may have; the mother superior has checked the same before."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@
 qemu listens at a socket, and a port of ours on the site's bridge connects to it, and reads and writes the guest's
 memory.  In the guest it is an ordinary virtio card; where its image has rxe, verbs are made of it.
 
-The port's number on this node is in its name, in the MAC address and in the address of its guest, so that nobody has to
-be asked for them.  Rules of nftables see none of its frames: flows of the bridge hold the guest (`open_vswitch.hold`).
+The port's number on this node is in its name, in the MAC address and in the address of its guest, so that there is no
+need to query them.  Rules of nftables see none of its frames: flows of the bridge confine the guest
+(`open_vswitch.confine_ports`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ....system.clock import Deadline
 from ....wire.messages import GuestSpec
 from ....wire.pci import PciClass
 from ...state.settings import NodeSettings
-from ...state.start_lock import held
+from ...state.start_lock import lock_alone
 from .. import leases
 from ..api import HostCard, HostDevice, Taking
 from . import open_vswitch
@@ -72,7 +73,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     if problem := find_problem(settings):
         raise NodeFault(what, problem, REMEDY, cause="devices")
     wanting = [spec for spec in taking.guests if is_wanted(spec)]
-    with held(leases.lock_of(settings), settings, taking.deadline):
+    with lock_alone(leases.lock_of(settings), settings, taking.deadline):
         known = leases.read_leases(settings)
         give_back([one for one in known if (one.kind, one.key) == (KIND, taking.key)], settings)  # begun before
         used = {one.device for one in leases.read_leases(settings)} | {one.name for one in open_vswitch.list_ports()}
@@ -105,7 +106,7 @@ def attach(devices: t.Sequence[HostDevice], qemu_ids: tuple[int, int], _deadline
     open_vswitch.add_ports(bridge, [NewPort(name, key, socket, vlan) for name, socket in sockets.items()])
     if bounds:
         senders = [Sender(name, card.mac, card.interface.partition("/")[0]) for name, card in cards.items()]
-        open_vswitch.hold(bridge, senders, _flows_file(place, senders))
+        open_vswitch.confine_ports(bridge, senders, _flows_file(place, senders))
 
 
 def admit(mine: t.Sequence[leases.Lease], peers: t.Sequence[str], settings: NodeSettings) -> None:
@@ -116,7 +117,7 @@ def admit(mine: t.Sequence[leases.Lease], peers: t.Sequence[str], settings: Node
             address = _interface_of(lease.device, settings).partition("/")[0]
             others = tuple(peer for peer in peers if peer != address)
             senders.append(Sender(lease.device, _mac_of(lease.device, settings), address, others))
-        open_vswitch.hold(settings.rdma_bridge, senders, _flows_file(settings.vhost_user_dir, senders))
+        open_vswitch.confine_ports(settings.rdma_bridge, senders, _flows_file(settings.vhost_user_dir, senders))
 
 
 def give_back(mine: t.Sequence[leases.Lease], settings: NodeSettings) -> tuple[str, ...]:

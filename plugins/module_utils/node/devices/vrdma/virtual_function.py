@@ -25,8 +25,8 @@ from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
 from ....wire.pci import PciClass
 from ...state.settings import NodeSettings
-from ...state.start_lock import held
-from ...system.tool import ask_tool
+from ...state.start_lock import lock_alone
+from ...system.tool import run_tool
 from .. import leases
 from ..api import HostDevice, Taking
 from ..pci import inventory, passthrough, preflight, sysfs_binding
@@ -54,7 +54,7 @@ class Function:
         number: as its driver counts the functions.
         address: of the function.
         index: among all functions of the node, by which its identity is its own.
-        infiniband: has it GUIDs, and no MAC address?
+        infiniband: whether it has GUIDs, and no MAC address.
     """
 
     port: str
@@ -147,7 +147,7 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
         raise NodeFault(what, problem, REMEDY, cause="devices")
     functions = {one.address: one for one in find_functions(settings)[0]}
     wanting = [spec for spec in taking.guests if is_wanted(spec)]
-    with held(leases.lock_of(settings), settings, taking.deadline):
+    with lock_alone(leases.lock_of(settings), settings, taking.deadline):
         picker = passthrough.Picker(taking)
         others = {one.device for one in leases.read_leases(settings) if one.kind != KIND}
         usable = [address for address in functions if address not in picker.quarantined and address not in others]
@@ -271,7 +271,7 @@ def _read_back(port: str, number: str) -> dict[str, str]:
 def _run(*arguments: str) -> str:
     """Return what `ip` prints; of all that may go wrong an OSError, for the child's sake (`sysfs_binding.Child`)."""
     try:
-        done = ask_tool(["ip", *arguments], IP_S)
+        done = run_tool(["ip", *arguments], IP_S)
     except subprocess.TimeoutExpired:
         raise OSError(f"ip {' '.join(arguments)}: no answer within {IP_S:.0f} s") from None
     if done.returncode:

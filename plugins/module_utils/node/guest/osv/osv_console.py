@@ -25,7 +25,7 @@ def hand_over(guest: GuestFile, job_id: str, start: int, settings: NodeSettings)
         guest: the guest.
         job_id: of its job.
         start: its start_count.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Raises:
         VTorqueError: the socket is not there, or is none.

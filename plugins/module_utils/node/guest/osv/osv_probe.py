@@ -27,10 +27,10 @@ class OsvProbe:
         self._rest = Rest(address, call_s=timeout_s)
         self._answer = ""
         self._reading, self._writing = os.pipe2(os.O_CLOEXEC)
-        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread = threading.Thread(target=self._request_key, daemon=True)
         self._thread.start()
 
-    def _ask(self) -> None:
+    def _request_key(self) -> None:
         try:
             version = self._rest.version()
             found = self._rest.variable(TOKEN)

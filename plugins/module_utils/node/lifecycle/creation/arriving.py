@@ -36,7 +36,7 @@ from ...state import checkpoint_store, moves, slots
 from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
-from ...storage import shares as sharing
+from ...storage import shares
 from ...system import memory, side_channels
 
 LOOK_S = 0.1
@@ -51,7 +51,7 @@ def receive(
 
     Args:
         arrival: of the guest.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: a connection to libvirt.
         deadline: when it must be there; its node gives up before.
         step: hears what is done next, and may raise to end it.
@@ -67,7 +67,7 @@ def receive(
     if arrival.processor and arrival.processor != digest_of_processor():
         why = f"{settings.node_name} has another processor than {arrival.source}"
         raise VTorqueError(f"guest {arrival.facts.name} cannot come here", why)
-    shared = sharing.plan(settings, part.owner)
+    mounts = shares.plan_mounts(settings, part.owner)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
     step("slots and directories")
@@ -77,7 +77,7 @@ def receive(
     if settings.confine_guests:
         step("the rules of the network")
         one = nft_rules.Guest(device, file.mac, arrival.facts.address)
-        nft_rules.hold([one], reachable.reach(settings, here, shared.file_servers, deadline), settings)
+        nft_rules.apply_rules([one], reachable.reach(settings, here, mounts.file_servers, deadline), settings)
         nft_rules.admit([one], arrival.job.split(",") if arrival.job else [], [], settings)
     step("the disk")
     _put_disk(spec, directory, settings, deadline)

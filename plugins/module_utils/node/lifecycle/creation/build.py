@@ -32,7 +32,7 @@ from ...domain.domain_xml import render_xml
 from ...guest import user_additions
 from ...guest.console import Console
 from ...guest.osv.osv_probe import OsvProbe
-from ...guest.readiness import Awaited, Probe, wait_ready
+from ...guest.readiness import AwaitedGuest, Probe, wait_ready
 from ...guest.ssh_probe import SshProbe, write_known_hosts
 from ...network import addresses, cards, nft_rules, reachable
 from ...placement import claims
@@ -42,8 +42,7 @@ from ...state import checkpoint_store, slots
 from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
-from ...storage import shares as sharing
-from ...storage import user_disk, virtiofsd
+from ...storage import shares, user_disk, virtiofsd
 from ...storage.serving import Serving
 from ...system import memory, side_channels
 from ...system.cpus import Cores
@@ -62,7 +61,7 @@ Step = t.Callable[[str], None]
 """Called before and after all that leaves something behind, with what comes next; it raises to end the making."""
 
 
-def make(
+def create_guests(
     part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores = ()
 ) -> tuple[GuestFacts, ...]:
     """Make the guests of a start and wait until all are ready.
@@ -83,12 +82,12 @@ def make(
         VTorqueError: they are not ready; the class says whose fault it is.
     """
     linux = all(kind_of(spec.distro).linux for spec in part.guests)
-    shared = sharing.plan(settings, part.owner) if linux else sharing.Plan()
+    mounts = shares.plan_mounts(settings, part.owner) if linux else shares.GuestMounts()
     room.check_neighbours(settings, job_key(part.job_id, part.start), domains, cores)
     pinning.check(part, settings, domains, cores)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
-    whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
+    whom = reachable.reach(settings, here, mounts.file_servers, deadline) if settings.confine_guests else None
     devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
@@ -99,7 +98,7 @@ def make(
     pinning.share_caches(guests, settings, domains)
     if whom:
         step("the rules of the network")
-        nft_rules.hold(on_bridges(guests, settings), whom, settings)
+        nft_rules.apply_rules(on_bridges(guests, settings), whom, settings)
     cards.create_networks(part, settings, deadline, step)
 
     def serving(guest: Guest) -> Serving:
@@ -107,10 +106,10 @@ def make(
         return Serving(guest.directory, part.owner, settings, domains.capabilities().qemu_ids, deadline, of_guest)
 
     _serve_images(guests, serving)
-    warm = _warm_starts(part, settings, domains, shared)
+    warm = _warm_starts(part, settings, domains, mounts)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step, warm)
-    _share(guests, shared, serving)
+    _share(guests, mounts, serving)
     _serve_disks(guests, serving)
     if devices:
         _attach_devices(guests, devices, domains.capabilities().qemu_ids, deadline, step)
@@ -123,11 +122,11 @@ def make(
         deadline=deadline,
         step=step,
         here=here,
-        shared=shared,
+        mounts=mounts,
         cores=cores,
         warm=warm,
     )
-    boot = functools.partial(_boot, start=start, settings=settings, deadline=deadline, shared=shared, serving=serving)
+    boot = functools.partial(_boot, start=start, settings=settings, deadline=deadline, mounts=mounts, serving=serving)
     _begin(guests, start, boot)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
     wait = functools.partial(_wait, settings=settings, domains=domains)
@@ -143,7 +142,7 @@ def make(
     facts = [facts_of(guest, proven[guest.guest_file.name], settings.side_channels) for guest in guests]
     for guest, one in zip(guests, facts, strict=True):
         files.write(guest.directory / "facts.json", json.dumps(to_dict(one)))
-    wait_for_copy.look_again(part.guests, settings)
+    wait_for_copy.request_digests(part.guests, settings)
     step("the answer")
     return tuple(sorted(facts, key=lambda one: one.rank))
 
@@ -161,13 +160,13 @@ def _boot(
     start: t.Callable[[Guest], None],
     settings: NodeSettings,
     deadline: Deadline,
-    shared: sharing.Plan,
+    mounts: shares.GuestMounts,
     serving: t.Callable[[Guest], Serving],
 ) -> None:
     """Boot guests that were to be warm; what served them ended with their qemu."""
     for guest in guests:
         _put_overlay(guest, settings, deadline)
-    _share(guests, shared, serving)
+    _share(guests, mounts, serving)
     _serve_disks(guests, serving)
     _all_at_once([functools.partial(start, guest) for guest in guests])
 
@@ -212,13 +211,15 @@ def _wait(guests: list[Guest], deadline: Deadline, settings: NodeSettings, domai
     return found
 
 
-def _warm_starts(part: NodePart, settings: NodeSettings, domains: Domains, shared: sharing.Plan) -> WarmStarts | None:
+def _warm_starts(
+    part: NodePart, settings: NodeSettings, domains: Domains, mounts: shares.GuestMounts
+) -> WarmStarts | None:
     """Return who starts guests warm; None: the site has none of that."""
     if not settings.warm_start:
         return None
     from .warm_starts import WarmStarts  # 10 ms that only those pay whose site has it
 
-    return WarmStarts(part, settings, domains, shared)
+    return WarmStarts(part, settings, domains, mounts)
 
 
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[Guest]:
@@ -306,7 +307,7 @@ def _start(
     deadline: Deadline,
     step: Step,
     here: str,
-    shared: sharing.Plan,
+    mounts: shares.GuestMounts,
     cores: Cores,
     warm: WarmStarts | None,
 ) -> None:
@@ -314,7 +315,7 @@ def _start(
     directory, guest_file = guest.directory, guest.guest_file
     step(f"the seed of {guest_file.name}")
     with guest.timings.phase("seed"):
-        content = seed_of(guest, part, settings, here, shared)
+        content = seed_of(guest, part, settings, here, mounts)
         if part.additions.any:
             (directory / user_additions.HAS).touch(mode=0o600)
         texts = seed.render(content, settings.template_dir, settings.compiled_dir)
@@ -325,7 +326,7 @@ def _start(
     with guest.timings.phase("start"):
         settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         (directory / "console.log").touch(mode=0o600)
-        domain = domain_of(guest, part, settings, shared, cores)
+        domain = domain_of(guest, part, settings, mounts, cores)
         huge = bool(guest.shape and guest.shape.page_kib)
         xml = render_xml(domain, site_dir=settings.template_dir, compiled=settings.compiled_dir)
         files.write(directory / "domain.xml", xml)
@@ -336,7 +337,7 @@ def _start(
             if guest.template is None:
                 domains.create(xml)
             if huge and guest.pins:
-                claims.note_taken(directory)
+                claims.note_pages_in_use(directory)
                 domains.pin(guest_file.name, guest.pins.others, vcpus=False)
             limit_mib = memory.limit_mib(guest.spec, settings.host_ram_mib, huge)
             domains.repeat_if_lost(lambda: domains.limit_memory(guest_file.name, limit_mib), LIBVIRT_RETURN_S)
@@ -346,19 +347,18 @@ def _start(
             if guest.served and str(guest.served[0]) in str(error):
                 raise SiteFault(f"the qemu-nbd of the image of {guest_file.name} has ended", str(error)) from None
             for tag, socket in guest.virtiofs:
-                if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_words(directory, tag)):
+                if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_output(directory, tag)):
                     raise SiteFault(f"virtiofsd of {guest_file.name} has ended", log_tail) from None
             raise
 
 
-def _share(guests: t.Sequence[Guest], shared: sharing.Plan, serving: t.Callable[[Guest], Serving]) -> None:
+def _share(guests: t.Sequence[Guest], mounts: shares.GuestMounts, serving: t.Callable[[Guest], Serving]) -> None:
     """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
-    shares = [share for share in shared.shares if share.kind == "virtiofs"]
-    if not shares:
+    if not (over_virtiofs := [share for share in mounts.shares if share.kind == "virtiofs"]):
         return
     for guest in guests:
         terms = serving(guest)
-        guest.virtiofs = tuple((one.tag, virtiofsd.start(one.tag, one.directory, terms)) for one in shares)
+        guest.virtiofs = tuple((one.tag, virtiofsd.start(one.tag, one.directory, terms)) for one in over_virtiofs)
 
 
 def _serve_images(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving]) -> None:
@@ -377,10 +377,10 @@ def _serve_disks(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving
             guest.data = user_disk.serve(path, serving(guest))
 
 
-def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadline) -> Awaited:
+def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadline) -> AwaitedGuest:
     expected: tuple[addresses.Candidate, ...] = ()
     if settings.ip_to_mac_script is not None:
-        address = addresses.ask_static_map(
+        address = addresses.run_static_map(
             settings.ip_to_mac_script, settings.node_name, count, guest.guest_file.slot, deadline
         )
         expected = (addresses.Candidate(address, "static map"),)
@@ -392,4 +392,4 @@ def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadlin
         ask = functools.partial(OsvProbe, guest.guest_file.token)
     # an image of OSv may be without the launcher, which would say so
     announces = kind_of(guest.spec.distro).linux
-    return Awaited(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected, announces)
+    return AwaitedGuest(guest.guest_file.name, guest.guest_file.mac, ask, console, guest.timings, expected, announces)

@@ -25,8 +25,8 @@ from ...pool import images
 from ...seed import seed
 from ...state.guest_file import GuestFile
 from ...state.settings import NodeSettings
-from ...storage import shares as sharing
-from ...system.cpus import Cores, written
+from ...storage import shares
+from ...system.cpus import Cores, format_cores
 from ...system.side_channels import OFF
 
 if t.TYPE_CHECKING:
@@ -90,13 +90,13 @@ def on_bridge(guest: Guest, settings: NodeSettings, address: str = "") -> nft_ru
 
     Args:
         guest: it.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         address: that is proven; "": none is.
     """
     return nft_rules.Guest(settings.tap_name(guest.guest_file.slot), guest.guest_file.mac, address)
 
 
-def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, shared: sharing.Plan) -> seed.Seed:
+def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, mounts: shares.GuestMounts) -> seed.Seed:
     """Return what cloud-init of the guest is told."""
     guest_file, spec = guest.guest_file, guest.spec
     of_devices = [device.card for device in guest.devices if device.card]
@@ -116,7 +116,7 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
         name_servers=tuple(filter(None, [settings.name_server])),
         search_domains=tuple(filter(None, [settings.search_domain])),
         ntp_servers=settings.ntp_servers,
-        mounts=shared.mounts,
+        mounts=mounts.mounts,
         mount_s=settings.mount_s,
         additions=part.additions,
         data_disk=guest.data is not None,
@@ -130,7 +130,9 @@ def seed_of(guest: Guest, part: NodePart, settings: NodeSettings, here: str, sha
     )
 
 
-def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: sharing.Plan, cores: Cores) -> DomainSpec:
+def domain_of(
+    guest: Guest, part: NodePart, settings: NodeSettings, mounts: shares.GuestMounts, cores: Cores
+) -> DomainSpec:
     """Return what libvirt is told of the guest."""
     huge = bool(guest.shape and guest.shape.page_kib)
     # qemu takes huge pages by threads on the cores of each cell: there it may run until it has them (`_start`)
@@ -166,10 +168,10 @@ def domain_of(guest: Guest, part: NodePart, settings: NodeSettings, shared: shar
         nvram=directory / "nvram.fd",
         network_filter=settings.network_filter,
         virtiofs=guest.virtiofs,
-        cores=written(guest.pins.cores if guest.pins else cores),
-        vcpu_cores=tuple(map(written, guest.pins.vcpus)) if guest.pins else (),
-        other_cores=written(others),
-        plan9=tuple((share.tag, share.directory) for share in shared.shares if share.kind == "9p"),
+        cores=format_cores(guest.pins.cores if guest.pins else cores),
+        vcpu_cores=tuple(map(format_cores, guest.pins.vcpus)) if guest.pins else (),
+        other_cores=format_cores(others),
+        plan9=tuple((share.tag, share.directory) for share in mounts.shares if share.kind == "9p"),
         data=guest.data,
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
@@ -194,15 +196,15 @@ def facts_of(guest: Guest, address: str, level: str = OFF) -> GuestFacts:
         mac=guest.guest_file.mac,
         address=address,
         timings_s={phase: round(seconds, 4) for phase, seconds in guest.timings.seconds.items()},
-        vcpu_cores=";".join(map(written, pins.vcpus)) if pins else "",
-        other_cores=written(pins.others) if pins else "",
+        vcpu_cores=";".join(map(format_cores, pins.vcpus)) if pins else "",
+        other_cores=format_cores(pins.others) if pins else "",
         io_least=pins.io_least if pins else 0,
         devices=" ".join(device.label or device.name for device in guest.devices),
         cells=";".join(
-            f"{cell.host_cell}:{written(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
+            f"{cell.host_cell}:{format_cores(cell.vcpus)}:{cell.memory_mib}" for cell in (shape.cells if shape else ())
         ),
         pages=page_name(shape.page_kib) if shape and shape.page_kib else "",
         warm=guest.warm,
-        networks=" ".join(filter(None, (cards.written(guest.cards), *of_devices))),
+        networks=" ".join(filter(None, (cards.format_addresses(guest.cards), *of_devices))),
         side_channels="" if level == OFF else level,
     )

@@ -32,7 +32,7 @@ class StartHere:
     Attributes:
         topology: of the node.
         key: `state.layout.job_key` of the start.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         running: the names of all domains of this node.
     """
 
@@ -67,7 +67,7 @@ def shape_guests(guests: t.Sequence[Guest], start: StartHere) -> None:
         except VTorqueError as refusal:
             if size == sizes[-1] or refusal.fault not in ("user", "site"):
                 raise
-            _log(f"no huge pages of {size} MiB for this job: {refusal}")
+            log_placement(f"no huge pages of {size} MiB for this job: {refusal}")
             continue
         for guest, shape in zip(guests, shapes, strict=True):
             guest.shape = shape
@@ -96,7 +96,7 @@ def check_possible(specs: t.Sequence[GuestSpec], pins: t.Sequence[Pins], topolog
         specs: of all guests of a start.
         pins: their cores.
         topology: of the node.
-        raises: may pools be raised?
+        raises: whether pools may be raised.
 
     Raises:
         UserFault: they could not.
@@ -134,7 +134,7 @@ def check_beside_pools(guests: t.Sequence[Guest], key: str, settings: NodeSettin
     Args:
         guests: all of a start on this node; their directories say how much they take.
         key: `state.layout.job_key` of the start.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         domains: says which guests run.
 
     Raises:
@@ -182,7 +182,7 @@ def _shape(spec: GuestSpec, pins: Pins, topology: Topology, size: int) -> Shape:
 def _take(promises: t.Sequence[Promise], start: StartHere, guests: t.Sequence[Guest], *, may_raise: bool) -> None:
     """Count what these guests take, and raise the pools by what is missing."""
     key, settings = start.key, start.settings
-    hugepages.settle(settings)
+    hugepages.finish_interrupted(settings)
     others = claims.read_promises(settings, key, start.running)
     node = _read_memory(start.topology, settings, guests)
     missing = ledger.find_missing_pages(promises, others, node)
@@ -220,5 +220,11 @@ def _read_memory(topology: Topology, settings: NodeSettings, guests: t.Sequence[
     )
 
 
-def _log(text: str, level: str = event_log.INFO) -> None:
+def log_placement(text: str, level: str = event_log.INFO) -> None:
+    """Add a line about the placement of guests to the job's log.
+
+    Args:
+        text: without the time.
+        level: of the line.
+    """
     event_log.note(2, text, level, "placement")

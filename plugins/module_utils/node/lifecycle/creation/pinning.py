@@ -23,9 +23,9 @@ from ...placement.pins import CoreShare, Pins, assign, assign_shared
 from ...placement.topology import read_topology
 from ...state import slots
 from ...state.settings import NodeSettings
-from ...state.start_lock import held
+from ...state.start_lock import lock_alone
 from ...system import side_channels
-from ...system.cpus import Cores, of_node, written
+from ...system.cpus import Cores, format_cores, of_node
 from .. import guest_processes
 from . import guest_memory
 from .guest_forms import Guest
@@ -47,7 +47,7 @@ def claim_cores(
     Args:
         guests: all of a start on this node; they get their cores.
         key: `state.layout.job_key` of the start.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         domains: says which cores there are, and which guests run.
         deadline: of the making.
         cores: the job's; (): all of the node's.
@@ -73,7 +73,7 @@ def claim_cores(
             return _share(str(fault), settings, cores)
         raise
     advised = _advised([guest.spec for guest in guests], settings, deadline)
-    with held(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
+    with lock_alone(settings.run_dir / "locks" / slots.LOCK, settings, deadline):
         start = StartHere(topology, key, settings, {facts.name for facts in domains.list(ours=False)})
         found = _assign_what_fits(guests, start, cores, advised)
         if not found:
@@ -110,7 +110,7 @@ def check(part: NodePart, settings: NodeSettings, domains: Domains, cores: Cores
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own.
+        settings: NodeSettings of this node.
         domains: says which cores there are, and which guests run.
         cores: the job's; (): all of the node's.
 
@@ -157,7 +157,7 @@ def _drop_io_cores(guests: t.Sequence[Guest], settings: NodeSettings) -> None:
 
 
 def _without_io_cores(guests: t.Sequence[Guest], why: str) -> None:
-    _log(f"guests have no cores for virtual I/O: {why}")
+    guest_memory.log_placement(f"guests have no cores for virtual I/O: {why}")
     for guest in guests:
         guest.spec = _without_io(guest.spec)
 
@@ -182,9 +182,9 @@ def _advised(specs: t.Sequence[GuestSpec], settings: NodeSettings, deadline: Dea
         return ()
     vcpus, ram_mib = sum(spec.vcpus for spec in specs), sum(spec.ram_mib for spec in specs)
     try:
-        return advice.ask(settings.numad, vcpus, ram_mib, deadline)
+        return advice.query_numad(settings.numad, vcpus, ram_mib, deadline)
     except SiteFault as fault:
-        _log(f"NUMA cells are chosen without numad: {fault}", event_log.WARNING)
+        guest_memory.log_placement(f"NUMA cells are chosen without numad: {fault}", event_log.WARNING)
         return ()
 
 
@@ -203,7 +203,7 @@ def _assign_what_fits(
             return _assign_what_fits(guests, start, cores, advised)
         if not is_preferred(guests):
             raise
-        _log(f"{SHARE}: its guests {fault.why}")
+        guest_memory.log_placement(f"{SHARE}: its guests {fault.why}")
         return ()
 
 
@@ -226,7 +226,9 @@ def _assign(
         )
         with contextlib.suppress(UserFault):
             return assign(specs, CoreShare(topology, job_cores, {*claimed, *outside}, settings.host_cores, near))
-        _log(f"NUMA cells {written(sorted(advised))}, which numad advises, have too few of this job's cores left")
+        guest_memory.log_placement(
+            f"NUMA cells {format_cores(sorted(advised))}, which numad advises, have too few of this job's cores left"
+        )
     try:
         return _fit(specs, CoreShare(topology, job_cores, claimed, settings.host_cores, near))
     except UserFault as fault:
@@ -234,7 +236,8 @@ def _assign(
         if not claimed or optional or not _must_have_cores(specs[0]):
             raise
         owners = ", ".join(sorted(set(claimed.values())))
-        why = f"guests of {owners} have {written(sorted(claimed))} of its cores {written(job_cores)}: {fault.why}"
+        taken = format_cores(sorted(claimed))
+        why = f"guests of {owners} have {taken} of its cores {format_cores(job_cores)}: {fault.why}"
         raise SiteFault(
             f"the cores of job {start.key}", why, "what belongs to no job is removed by vtorque-sweep"
         ) from fault
@@ -250,14 +253,14 @@ def _fit(specs: t.Sequence[GuestSpec], share: CoreShare) -> tuple[Pins, ...]:
         if is_strict(specs[0]) or not specs[0].io_required:
             raise
         found = assign_shared(specs, share)
-        _log(f"{SHARE}: its guests {fault.why}")
+        guest_memory.log_placement(f"{SHARE}: its guests {fault.why}")
         return found
 
 
 def _share(why: str, settings: NodeSettings, cores: Cores) -> Cores:
     """Return the cores of guests without ones of their own, and say why they have none; "": that was said, or is so."""
     if why:
-        _log(f"{SHARE}: {why}")
+        guest_memory.log_placement(f"{SHARE}: {why}")
     return of_node(settings.host_cores) if cores == of_node(0) else cores
 
 
@@ -272,7 +275,7 @@ def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
     Args:
         guests: with their cores; they run.
         key: `state.layout.job_key` of the start.
-        settings: this node's own.
+        settings: NodeSettings of this node.
 
     Raises:
         NodeFault: a thread is elsewhere and cannot be moved.
@@ -290,13 +293,11 @@ def prove(guests: t.Sequence[Guest], key: str, settings: NodeSettings) -> None:
         except NodeFault as fault:
             if not is_preferred(guests):
                 raise
-            _log(str(fault), event_log.WARNING)
+            guest_memory.log_placement(str(fault), event_log.WARNING)
             continue
-        on = "; ".join(f"vCPU {vcpu} on {written(cores)}" for vcpu, cores in enumerate(pins.vcpus))
+        on = "; ".join(f"vCPU {vcpu} on {format_cores(cores)}" for vcpu, cores in enumerate(pins.vcpus))
         also = f"; moved there: {', '.join(moved)}" if moved else ""
-        io = f" (virtual I/O, under load on {written(guest.pins.io)})" if guest.pins.io else ""
-        _log(f"cores of {name}, read from its threads: {on}; other threads on {written(pins.others)}{io}{also}")
-
-
-def _log(text: str, level: str = event_log.INFO) -> None:
-    event_log.note(2, text, level, "placement")
+        io = f" (virtual I/O, under load on {format_cores(guest.pins.io)})" if guest.pins.io else ""
+        guest_memory.log_placement(
+            f"cores of {name}, read from its threads: {on}; other threads on {format_cores(pins.others)}{io}{also}"
+        )

@@ -24,7 +24,7 @@ def preflight(part: NodePart, settings: NodeSettings, offered: Capabilities) -> 
 
     Args:
         part: what is asked; its guests.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         offered: what libvirt said.
 
     Raises:
@@ -69,7 +69,7 @@ def _images_in_memory(part: NodePart, settings: NodeSettings, room_mib: int) -> 
 
 
 def _check_own_image(spec: GuestSpec, settings: NodeSettings) -> None:
-    """The node's own word on images of users, as vsub and the mother superior have given it before."""
+    """Check images of users by this node's settings, as vsub and the mother superior have done before."""
     if spec.own_image and not settings.own_images_mib:
         raise UserFault(user_image.what_of(spec.image), user_image.SWITCHED_OFF, "take an image of the pool")
     if spec.own_image and spec.fs_type != "sharedfs":

@@ -29,9 +29,9 @@ from ...network import addresses, nft_rules, reachable, taken_address
 from ...state import checkpoint_store, saved_memory, slots
 from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
-from ...storage import shares as sharing
+from ...storage import shares
 from ...system import memory, side_channels
-from ...system.cpus import Cores, written
+from ...system.cpus import Cores, format_cores
 from .. import room
 
 Step = t.Callable[[str], None]
@@ -39,7 +39,7 @@ CLOCK_S = 30.0
 
 
 @dataclasses.dataclass
-class _Returning:
+class _ReturningGuest:
     spec: GuestSpec
     was: GuestFile
     now: GuestFile
@@ -53,7 +53,7 @@ def bring_back(
 ) -> tuple[GuestFacts, ...]:
     """Bring the guests of a checkpoint to this node, and let them go on.
 
-    Args: see `build.make`.
+    Args: see `build.create_guests`.
 
     Returns:
         The guests, by rank.
@@ -67,16 +67,16 @@ def bring_back(
         raise SiteFault(f"checkpoint_dir on {settings.node_name}", why)
     key = job_key(part.job_id, part.start)
     room.check_neighbours(settings, key, domains, cores)
-    shared = sharing.plan(settings, part.owner)
+    mounts = shares.plan_mounts(settings, part.owner)
     wait_for_copy.wait_for_copies(part.guests, settings, deadline, step)
     here = addresses.node_address(settings.bridge, deadline)
-    whom = reachable.reach(settings, here, shared.file_servers, deadline) if settings.confine_guests else None
+    whom = reachable.reach(settings, here, mounts.file_servers, deadline) if settings.confine_guests else None
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
     on_bridge = [nft_rules.Guest(settings.tap_name(one.now.slot), one.now.mac, one.facts.address) for one in guests]
     if whom:
         step("the rules of the network")
-        nft_rules.hold(on_bridge, whom, settings)
+        nft_rules.apply_rules(on_bridge, whom, settings)
     for one in guests:
         step(f"the files of {one.now.name}")
         with one.timings.phase("disk"):
@@ -102,7 +102,7 @@ def bring_back(
 
 
 def _restore(
-    guests: t.Sequence[_Returning],
+    guests: t.Sequence[_ReturningGuest],
     part: NodePart,
     settings: NodeSettings,
     domains: Domains,
@@ -123,7 +123,7 @@ def _restore(
         saved_memory.forget(one.directory)
 
 
-def _write_facts(one: _Returning, level: str) -> GuestFacts:
+def _write_facts(one: _ReturningGuest, level: str) -> GuestFacts:
     """Say of a guest what it was, in the time that this start took."""
     took = {phase: round(seconds, 4) for phase, seconds in one.timings.seconds.items()}
     promise = "" if level == side_channels.OFF else level
@@ -135,7 +135,7 @@ def _write_facts(one: _Returning, level: str) -> GuestFacts:
     return facts
 
 
-def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_Returning]:
+def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[_ReturningGuest]:
     """Slots and directories of all guests, before the first is brought."""
     store = t.cast(pathlib.Path, settings.checkpoint_dir)
     saved: list[tuple[GuestSpec, GuestFile, GuestFacts]] = []
@@ -170,7 +170,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         directory = settings.start_dir(part.job_id, part.start) / was.name
         make_directory(directory)
         write_guest_file(directory, now)
-        found.append(_Returning(spec, was, now, facts, directory, Timings()))
+        found.append(_ReturningGuest(spec, was, now, facts, directory, Timings()))
     return found
 
 
@@ -180,7 +180,7 @@ def _check_processor(place: pathlib.Path) -> None:
         raise VTorqueError(f"guest {place.name} cannot return here", why)
 
 
-def _change(xml: ET.Element, *, one: _Returning, part: NodePart, settings: NodeSettings, cores: Cores) -> None:
+def _change(xml: ET.Element, *, one: _ReturningGuest, part: NodePart, settings: NodeSettings, cores: Cores) -> None:
     """Make of a saved domain's XML what this node has of it: places of files, device of the bridge, and cores."""
     mark = xml.find(f"metadata/{{{NAMESPACE}}}guest")
     if mark is None:
@@ -212,6 +212,6 @@ def _place(xml: ET.Element, cores: Cores) -> None:
     if vcpu is not None:
         vcpu.attrib.pop("cpuset", None)
         if cores:
-            vcpu.set("cpuset", written(cores))
+            vcpu.set("cpuset", format_cores(cores))
             emulator = ET.SubElement(xml, "cputune")
-            ET.SubElement(emulator, "emulatorpin", cpuset=written(cores))
+            ET.SubElement(emulator, "emulatorpin", cpuset=format_cores(cores))

@@ -21,11 +21,10 @@ from ...cache import disk_space
 from ...domain.connection import Domains
 from ...domain.domain_xml import DomainSpec
 from ...guest import first_order
-from ...removal import inventory
+from ...removal import leftovers
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
-from ...storage import shares as sharing
-from ...storage import user_disk
+from ...storage import shares, user_disk
 from ...warm import clone_xml, making, template, wants
 from ...warm import start as warm_start
 from .guest_forms import Guest, domain_of
@@ -40,13 +39,13 @@ class WarmStarts:
 
     Args:
         part: what is asked.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         domains: libvirt.
-        shared: what guests share with the node.
+        mounts: what guests share with the node.
     """
 
-    def __init__(self, part: NodePart, settings: NodeSettings, domains: Domains, shared: sharing.Plan) -> None:
-        self._part, self._settings, self._domains, self._shared = part, settings, domains, shared
+    def __init__(self, part: NodePart, settings: NodeSettings, domains: Domains, mounts: shares.GuestMounts) -> None:
+        self._part, self._settings, self._domains, self._mounts = part, settings, domains, mounts
 
     def furnish(self, guest: Guest, deadline: Deadline) -> bool:
         """Give a guest the disks of its template; False: it has none, and why is with the guest.
@@ -60,14 +59,14 @@ class WarmStarts:
         """
         if not self._settings.warm_start:
             return False
-        domain = domain_of(guest, self._part, self._settings, self._shared, ())
-        found = _objections(guest, domain, self._settings, self._shared)
+        domain = domain_of(guest, self._part, self._settings, self._mounts, ())
+        found = _objections(guest, domain, self._settings, self._mounts)
         if found:
             guest.warm = _no("; ".join(reason for name, reason in REASONS.items() if name in found))
             return False
         spec = clone_xml.shape_of(domain)
         try:
-            key = making.key_of(making.Wanted(spec, guest.image), self._settings, self._domains)
+            key = making.key_of(making.TemplateSpec(spec, guest.image), self._settings, self._domains)
             guest.template = template.find(key, self._settings)
         except (OSError, VTorqueError) as error:
             guest.warm = _no(str(error))
@@ -100,7 +99,7 @@ class WarmStarts:
         try:
             files, identity = first_order.files_of(user_data), self._identity(guest)
             agent = self._settings.agent_socket(guest.guest_file.slot)
-            order = functools.partial(first_order.order_of, identity, files, made.record.files)
+            order = functools.partial(first_order.format_first_order, identity, files, made.record.files)
             clone = warm_start.Clone(guest.guest_file.name, guest.directory, xml, agent, order)
             warm_start.start(made, clone, self._domains, self.within(deadline))
         except (OSError, VTorqueError) as error:
@@ -164,7 +163,7 @@ class WarmStarts:
         # libvirt may have been restarted while the guest came up: no node is blamed for that
         end = functools.partial(self._domains.destroy, guest.guest_file.name)
         self._domains.repeat_if_lost(end, LIBVIRT_RETURN_S)
-        inventory.end_servers(guest.directory, self._settings)
+        leftovers.end_servers(guest.directory, self._settings)
         servers = [*(tag for tag, _socket in guest.virtiofs), user_disk.DATA]
         names = ("console.log", *(f"{server}.{kind}" for server in servers for kind in ("sock", "log")))
         for path in (*(guest.directory / name for name in names), self._settings.agent_socket(guest.guest_file.slot)):
@@ -203,8 +202,8 @@ def _no(why: str) -> str:
     return f"no, because {text[:300]}"
 
 
-def _objections(guest: Guest, domain: DomainSpec, settings: NodeSettings, shared: sharing.Plan) -> set[str]:
-    spec, kinds = guest.spec, {share.kind for share in shared.shares}
+def _objections(guest: Guest, domain: DomainSpec, settings: NodeSettings, mounts: shares.GuestMounts) -> set[str]:
+    spec, kinds = guest.spec, {share.kind for share in mounts.shares}
     own = settings.template_dir and settings.template_dir / "cloud-init"
     shape = guest.shape
     there = {

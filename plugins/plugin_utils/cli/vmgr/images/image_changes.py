@@ -18,7 +18,7 @@ from .....module_utils.state import layout
 from .....module_utils.text import format_disk_bytes
 from ....bridge.image_need import refuse_needed_images
 from ....bridge.node_settings import Configuration
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.progress import copied
 from ...output.tables import table
 from . import image_compose, image_facts
@@ -34,9 +34,9 @@ def add(call: argparse.Namespace, configuration: Configuration) -> int:
     # a name that is wrong is told as that
     revision.check_name(call.name, pool)
     if call.osv_base:
-        with image_compose.written_base(call, configuration) as found:
+        with image_compose.write_base(call, configuration) as found:
             call.no_boot = True  # nothing could run in it
-            return _publish(call, configuration, revision.Wanted(**{**_wanted(call), **found}))
+            return _publish(call, configuration, revision.RevisionSpec(**{**_wanted(call), **found}))
     if not call.file:
         raise UserFault(f"image {call.name}", "its disk is missing", "give FILE, or --osv-base DIR")
     wanted = _wanted(call)
@@ -45,7 +45,7 @@ def add(call: argparse.Namespace, configuration: Configuration) -> int:
         "description": call.description or "",
         "boot": call.boot or (None if call.kernel else "bios"),
     }
-    return _publish(call, configuration, revision.Wanted(**{**wanted, **given}))
+    return _publish(call, configuration, revision.RevisionSpec(**{**wanted, **given}))
 
 
 def update(call: argparse.Namespace, configuration: Configuration) -> int:
@@ -63,7 +63,7 @@ def update(call: argparse.Namespace, configuration: Configuration) -> int:
     wanted = _wanted(call)
     if not any(value for key, value in wanted.items() if key not in ("name", "made")):
         raise UserFault(f"image {call.name}", "nothing is to be changed", "give its new disk, or what is said of it")
-    return _publish(call, configuration, revision.Wanted(**wanted))
+    return _publish(call, configuration, revision.RevisionSpec(**wanted))
 
 
 def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
@@ -84,7 +84,7 @@ def _wanted(call: argparse.Namespace) -> dict[str, t.Any]:
     }
 
 
-def _publish(call: argparse.Namespace, configuration: Configuration, wanted: revision.Wanted) -> int:
+def _publish(call: argparse.Namespace, configuration: Configuration, wanted: revision.RevisionSpec) -> int:
     pool = configuration.settings.pool
     with contextlib.ExitStack() as progress:
         advance = progress.enter_context(copied("adding", revision.bytes_to_read(wanted), wanted=not call.json))
@@ -95,10 +95,10 @@ def _publish(call: argparse.Namespace, configuration: Configuration, wanted: rev
         )
     tried = {"trial": trial.to_dict()} if wanted.disk else {}
     if call.json:
-        tell(call, {**image_facts.facts(image, {}), **tried})
+        print_json(call, {**image_facts.facts(image, {}), **tried})
     else:
         if wanted.disk:
-            trial.show()
+            trial.print_report()
         size = format_disk_bytes(image.virtual_bytes)
         print(f"{image.name} is in the pool ({image.distro}, {image.format}, a disk of {size})")
     return 0
@@ -123,7 +123,7 @@ def delete(call: argparse.Namespace, configuration: Configuration) -> int:
             gone.append(entry)
     finally:
         if call.json:
-            tell(call, {"deleted": gone})
+            print_json(call, {"deleted": gone})
         elif gone:
             print(f"deleted {', '.join(gone)}")
     return 0
@@ -140,7 +140,7 @@ def verify_images(call: argparse.Namespace, configuration: Configuration) -> int
         for name, image in found:
             rows.append({"name": name if isinstance(image, VTorqueError) else image.name, **_verdict(image, advance)})
     if call.json:
-        tell(call, rows)
+        print_json(call, rows)
     else:
         table(rows)
     return image_facts.BAD if any(row["wrong"] for row in rows) else 0

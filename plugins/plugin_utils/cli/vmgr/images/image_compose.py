@@ -22,7 +22,7 @@ from .....module_utils.node.compose.tree import File, Tree
 from .....module_utils.node.pool import images, publish, revision
 from .....module_utils.text import format_disk_bytes, printable
 from ....bridge.node_settings import Configuration
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.progress import copied
 from . import image_facts
 
@@ -92,7 +92,7 @@ def run(call: argparse.Namespace, configuration: Configuration) -> int:
     variables = _read_variables(call.variables)
     packages = tuple(read_package(pathlib.Path(path), max_bytes) for path in call.package)
     stand = base.load_base(images.find(call.base, pool))
-    written = composition.written_directories(configuration.settings.torque_home)
+    written = composition.list_written_directories(configuration.settings.torque_home)
     choice = composition.Choice(packages, call.config_set, variables, written, max_bytes)
     found = composition.compose(choice, stand)
     if call.output is not None:
@@ -100,7 +100,7 @@ def run(call: argparse.Namespace, configuration: Configuration) -> int:
     _refuse_useless(call.name, found, stand)
     with tempfile.TemporaryFile(dir=UNPACK_DIRECTORY) as stream:
         disk = _write_nameless(call, found.tree, stream, "composing")
-        wanted = revision.Wanted(
+        wanted = revision.RevisionSpec(
             name=call.name,
             disk=disk,
             format="raw",
@@ -164,7 +164,7 @@ def _write_output(call: argparse.Namespace, found: composition.Composition, stan
         hint = "another name, or remove it first" if isinstance(error, FileExistsError) else ""
         raise UserFault(f"--output {path}", error.strerror or str(error), hint) from error
     if call.json:
-        tell(call, {"image": "", "output": f"{path}", "disk_bytes": size, **_facts(found, stand)})
+        print_json(call, {"image": "", "output": f"{path}", "disk_bytes": size, **_facts(found, stand)})
     else:
         print(f"{path} is a disk of {format_disk_bytes(size)} for the kernel {stand.image.boot.kernel}")
         print(f"command line: {found.cmdline}")
@@ -172,7 +172,7 @@ def _write_output(call: argparse.Namespace, found: composition.Composition, stan
 
 
 def _publish(
-    call: argparse.Namespace, configuration: Configuration, wanted: revision.Wanted
+    call: argparse.Namespace, configuration: Configuration, wanted: revision.RevisionSpec
 ) -> tuple[images.Image, bool]:
     pool = configuration.settings.pool
     before = revision.newest(wanted.name, pool)
@@ -186,7 +186,7 @@ def _report(
     call: argparse.Namespace, found: composition.Composition, stand: base.Base, image: images.Image, is_new: bool
 ) -> None:
     if call.json:
-        tell(call, {"image": image.name, "new": is_new, **image_facts.facts(image, {}), **_facts(found, stand)})
+        print_json(call, {"image": image.name, "new": is_new, **image_facts.facts(image, {}), **_facts(found, stand)})
         return
     state = "is in the pool" if is_new else "is in the pool already, and the same"
     files = sum(1 for entry in found.tree.entries.values() if isinstance(entry, File))
@@ -215,7 +215,7 @@ def _facts(found: composition.Composition, stand: base.Base) -> dict[str, t.Any]
 
 
 @contextlib.contextmanager
-def written_base(call: argparse.Namespace, configuration: Configuration) -> t.Iterator[dict[str, t.Any]]:
+def write_base(call: argparse.Namespace, configuration: Configuration) -> t.Iterator[dict[str, t.Any]]:
     """Write the disk of a base, for `vmgr image add --osv-base`.
 
     Args:
@@ -223,7 +223,7 @@ def written_base(call: argparse.Namespace, configuration: Configuration) -> t.It
         configuration: of the site.
 
     Yields:
-        What `revision.Wanted` is to have of it; the disk is gone afterwards.
+        What `revision.RevisionSpec` is to have of it; the disk is gone afterwards.
 
     Raises:
         UserFault: the directory holds what no base can have.

@@ -12,7 +12,7 @@ import typing as t
 from .....module_utils.errors import VTorqueError
 from .....module_utils.node.pool import images
 from .....module_utils.text import format_disk_bytes, printable
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.tables import Row, cell_text, table
 from .image_facts import facts, moment
 
@@ -21,17 +21,17 @@ def list_images(call: argparse.Namespace, pool: pathlib.Path, used: t.Mapping[st
     """`vmgr image list`; returns the exit status."""
     found = images.list_images(pool)
     if call.json:
-        tell(call, [_whole(name, image, used) for name, image in found])
+        print_json(call, [_whole(name, image, used) for name, image in found])
     else:
         table([_row(name, image, used) for name, image in found])
     return 0
 
 
-def show_image(call: argparse.Namespace, pool: pathlib.Path, used: t.Mapping[str, float]) -> int:
+def print_image(call: argparse.Namespace, pool: pathlib.Path, used: t.Mapping[str, float]) -> int:
     """`vmgr image show`; returns the exit status."""
     found = facts(images.find(call.name, pool), used)
     if call.json:
-        tell(call, found)
+        print_json(call, found)
         return 0
     for name, value in {**found, "last_use": moment(found["last_use"], "%Y-%m-%d %H:%M")}.items():
         print(f"{name:<14} {printable(cell_text(value))}")
@@ -63,4 +63,4 @@ def _row(name: str, image: images.Image | VTorqueError, used: t.Mapping[str, flo
     }
 
 
-VERBS = {"list": list_images, "show": show_image}
+VERBS = {"list": list_images, "show": print_image}

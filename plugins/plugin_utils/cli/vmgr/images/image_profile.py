@@ -17,7 +17,7 @@ from .....module_utils.node.trial import boot, boot_profile
 from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
 from .....module_utils.text import printable
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.named_file import write_file
 from ...output.progress import waiting
 from ...output.tables import table
@@ -86,13 +86,13 @@ def run(call: argparse.Namespace, settings: NodeSettings) -> int:
     if call.svg is not None:
         _draw(call.svg, image.name, profile)
     if call.json:
-        tell(call, {"image": image.name, **profile.to_dict()})
+        print_json(call, {"image": image.name, **profile.to_dict()})
     elif call.svg != "-":
-        _show(image.name, profile)
+        _print_profile(image.name, profile)
     return 0
 
 
-def _show(name: str, profile: Profile) -> None:
+def _print_profile(name: str, profile: Profile) -> None:
     print(f"{name}: up after {profile.seconds:.1f} s")
     table(
         [

@@ -11,17 +11,17 @@ import os
 import typing as t
 
 from .....module_utils.errors import UserFault
-from .....module_utils.node.cache.copies import sources_of
+from .....module_utils.node.cache.copy_store import sources_of
 from .....module_utils.node.pool import images
 from ....bridge.node_settings import Configuration
 from ....site.compute_nodes import list_nodes
 from ....site.image_push import HERE, SILENT, push
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.node_names import expand_names, fold_names
 from ...output.progress import waiting
 
 if t.TYPE_CHECKING:
-    from ....site.image_push import Brought
+    from ....site.image_push import PushResult
 
 FAILED, UNASKED = 1, 4
 EPILOG = """\
@@ -85,15 +85,15 @@ def run(call: argparse.Namespace, configuration: Configuration) -> int:
             report=report,
         )
     if call.json:
-        tell(call, [{"image": image.name, **dataclasses.asdict(one)} for one in brought])
+        print_json(call, [{"image": image.name, **dataclasses.asdict(one)} for one in brought])
     else:
-        _show(image.name, brought)
+        _print_results(image.name, brought)
     if any(one.state == SILENT for one in brought):
         return UNASKED
     return 0 if all(one.state == HERE for one in brought) else FAILED
 
 
-def _show(image: str, brought: t.Sequence[Brought]) -> None:
+def _print_results(image: str, brought: t.Sequence[PushResult]) -> None:
     """Nodes that agree together."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in brought:

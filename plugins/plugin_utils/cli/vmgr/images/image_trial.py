@@ -20,7 +20,7 @@ from .....module_utils.node.trial.report import report_of
 from .....module_utils.system.clock import Deadline
 from .....module_utils.text import printable
 from .....module_utils.wire.health_report import BAD
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.progress import waiting
 from ...output.tables import table
 
@@ -108,16 +108,16 @@ class Trial:
         self.report = report_of(seen)
         if self.report.good or self.call.force:
             return
-        self.show()
+        self.print_report()
         if self.call.json:
-            tell(self.call, {"added": False, "trial": self.to_dict()})
+            print_json(self.call, {"added": False, "trial": self.to_dict()})
         bad = [finding for finding in self.report.findings if finding.state == BAD]
         problem = "; ".join(f"{finding.check}: {finding.found}" for finding in bad)
         raise ImageFault(
             f"image {self.call.name} was not added", f"no job could run in it: {problem}", "--force adds it nonetheless"
         )
 
-    def show(self) -> None:
+    def print_report(self) -> None:
         """What the trial found, for people."""
         if self.call.json:
             return

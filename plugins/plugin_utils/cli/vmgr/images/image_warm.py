@@ -21,7 +21,7 @@ from .....module_utils.system.clock import Deadline
 from .....module_utils.text import format_bytes, format_mib, printable
 from ....bridge import warm_size
 from ....bridge.node_settings import Configuration
-from ...output.json_output import tell
+from ...output.json_output import print_json
 from ...output.progress import waiting
 from ...output.tables import table
 from .image_trial import add_timeout, ended_in_order
@@ -85,7 +85,7 @@ def _list(call: argparse.Namespace, settings: NodeSettings) -> int:
     rows = [_facts(one, settings) for one in found if isinstance(one, template.Template)]
     broken = [str(one) for one in found if isinstance(one, VTorqueError)]
     if call.json:
-        tell(call, {"templates": rows, "broken": broken})
+        print_json(call, {"templates": rows, "broken": broken})
         return 0
     table([
         {
@@ -141,11 +141,11 @@ def _make(call: argparse.Namespace, configuration: Configuration) -> int:
         _base(image, shape.fs_type, settings, deadline, say) as base,
         Domains(settings.libvirt_uri) as domains,
     ):
-        wanted = making.Wanted(clone_xml.spec_of(base, shape.size, settings), base)
+        wanted = making.TemplateSpec(clone_xml.spec_of(base, shape.size, settings), base)
         made = making.make(wanted, settings, domains, deadline, say)
     facts = _facts(made, settings)
     if call.json:
-        tell(call, facts)
+        print_json(call, facts)
     else:
         took = f"{format_bytes(facts['bytes'])}, made in {facts['seconds']:.1f} s"
         print(
@@ -175,7 +175,7 @@ def _remove(call: argparse.Namespace, settings: NodeSettings) -> int:
         raise UserFault(f"template {call.name[:80]!a}", "is not on this node", "vmgr image warm list")
     removed = [key for key in sorted(keys) if template.remove(key, settings)]
     if call.json:
-        tell(call, {"removed": removed})
+        print_json(call, {"removed": removed})
     else:
         print(f"removed: {', '.join(key[:8] for key in removed)}")
     return 0

@@ -73,7 +73,7 @@ def run(call: argparse.Namespace, load: t.Callable[[], Policy]) -> int:
         raise UserFault(f"job {job.job_id}", why, "vmgr job show says what a job can live through")
     if park and not job.rerunnable:
         raise UserFault(f"job {job.job_id}", "was submitted as one that may not run again")
-    batch.ask_checkpoint(job.job_id, park=park)
+    batch.request_checkpoint(job.job_id, park=park)
     print(f"asked for; vmgr job log {job.job_id.partition('.')[0]} says when it is done")
     if park:
         print(f"then it is held, and goes on after: {batch.release_command(job.job_id)}")

@@ -17,17 +17,19 @@ from .....module_utils.wire.series import JobSeries
 from ...output.named_file import write_file
 
 EPILOG = """\
-clustercockpit  meta.json and data.json of ClusterCockpit's job archive, in the directory that --output names.  A host
-                is a node; flops_any and mem_bw, which nobody can count from outside a guest, are 0
-otlp            a trace of OpenTelemetry (OTLP in JSON), a span for each phase; a collector takes it at /v1/traces
-csv             the samples: a line for each guest and moment
+clustercockpit    meta.json and data.json of ClusterCockpit's job archive, in the directory that --output names.  A
+                  host is a node; flops_any and mem_bw, which nobody can count from outside a guest, are 0
+clustercockpit-1  the same for programs before cc-lib 2.3, which know "exclusive" in place of "shared"
+otlp              a trace of OpenTelemetry (OTLP in JSON), a span for each phase; a collector takes it at /v1/traces
+csv               the samples: a line for each guest and moment
 
 examples:
   vmgr job export 4711 --form csv                                  on standard output
   vmgr job export 4711 --form clustercockpit --output archive/4711 --cluster hpc1
   vmgr job export 4711 --form otlp --output trace.json
 """
-FORMS = ("clustercockpit", "otlp", "csv")
+ARCHIVES = {"clustercockpit": clustercockpit.NOW, "clustercockpit-1": clustercockpit.FORMER}
+FORMS = (*ARCHIVES, "otlp", "csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,8 @@ def run(call: argparse.Namespace, record: JobRecord) -> None:
     elif call.form == "csv":
         write_file(call.output, table.format_csv(_series_of(record)))
     else:
-        _write_archive(call.output, clustercockpit.archive_of(record, _series_of(record), call.cluster))
+        archive = clustercockpit.archive_of(record, _series_of(record), call.cluster, ARCHIVES[call.form])
+        _write_archive(call, archive)
 
 
 def _series_of(record: JobRecord) -> JobSeries:
@@ -72,9 +75,10 @@ def _series_of(record: JobRecord) -> JobSeries:
     return found
 
 
-def _write_archive(directory: str, archive: clustercockpit.Archive) -> None:
+def _write_archive(call: argparse.Namespace, archive: clustercockpit.Archive) -> None:
+    directory = call.output
     if directory == "-":
-        raise UserFault("--form clustercockpit", "is two files", "name a directory: --output DIRECTORY")
+        raise UserFault(f"--form {call.form}", "is two files", "name a directory: --output DIRECTORY")
     try:
         pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -55,7 +55,7 @@ class Sources:
         jobs: of the batch server.
         nodes: of the batch server.
         fault: why it does not answer; "": it does.
-        names_public: may everybody see users and names of jobs?
+        names_public: whether each user may see users and names of all jobs.
     """
 
     now: float
@@ -91,7 +91,7 @@ class RecentJob:
         cpu_share: of its vCPUs, from 0 to 1; None: not known.
         wait_share: of the time of its vCPUs, in which they waited for a processor; None: not known.
         energy_j: of all nodes that can measure it; None: none of them can.
-        energy_estimated: is a part of that estimated?
+        energy_estimated: whether a part of that is estimated.
     """
 
     job_id: str
@@ -119,7 +119,7 @@ class NodeState:
         states: the batch server's.
         jobs: how many have slots of it.
         note: "" for none.
-        noted_by_vtorque: is the note ours?
+        noted_by_vtorque: whether vTorque wrote the note.
     """
 
     name: str
@@ -183,7 +183,7 @@ class SiteFacts:
         listed: the last `MOST_LISTED` of `starts`.
         starts: how many starts of jobs ended in these days.
         undated: records that name no time.
-        incomplete: were not all records of these days read?
+        incomplete: whether records of these days were left unread.
     """
 
     now: float

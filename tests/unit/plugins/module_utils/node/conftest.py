@@ -289,7 +289,7 @@ class Asked:
     @staticmethod
     def _ask(node: Node, part: messages.NodePart, deadline: Deadline, caller: int) -> dict[str, t.Any]:
         try:
-            found = client.present(part, node.settings, deadline, caller=caller)
+            found = client.request_guests(part, node.settings, deadline, caller=caller)
             return {"guests": [form.to_dict(one) for one in found]}
         except VTorqueError as error:
             return {"error": error.to_dict()}
@@ -339,7 +339,7 @@ class Node:
         self.seeds.append(report)
         return {"user-data": "#cloud-config\n"}
 
-    def wait(self, waiting: t.Sequence[readiness.Awaited], *_more: object, **_options: object) -> dict[str, str]:
+    def wait(self, waiting: t.Sequence[readiness.AwaitedGuest], *_more: object, **_options: object) -> dict[str, str]:
         return {guest.name: f"10.77.0.{100 + number}" for number, guest in enumerate(waiting)}
 
     @staticmethod
@@ -353,7 +353,7 @@ class Node:
 
     def present(self, asked: messages.NodePart | None = None) -> tuple[node_answers.GuestFacts, ...]:
         """The guests made here and now, without a worker."""
-        return present_absent.present(asked or self.part(), self.settings, self.soon())
+        return present_absent.ensure_guests(asked or self.part(), self.settings, self.soon())
 
     def absent(self, start: int = 1) -> tuple[str, ...]:
         return present_absent.absent(JOB, start, self.settings, self.soon())
@@ -375,7 +375,7 @@ class Node:
     @property
     def worker(self) -> int:
         """The process that holds the lock of the start."""
-        assert start_lock.is_held(self.lock)
+        assert start_lock.is_locked(self.lock)
         return int(self.lock.read_text().split()[0])
 
     @property
@@ -429,7 +429,7 @@ class Node:
         """Have guests that are ready and watched, as those of a job whose prologue is over."""
         self.open_log()
         (self.run_directory / "ready.json").write_text("{}")
-        client.present(self.part(count), self.settings, self.soon())
+        client.request_guests(self.part(count), self.settings, self.soon())
         self.wait_for_words("watches the guests")
 
     def states(self) -> dict[str, str]:
@@ -464,6 +464,6 @@ def node(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[
     yield here
     # a worker that a test left is nobody's
     for lock in (tmp_path / "run/locks").glob("*"):
-        if lock.name not in ("disk", "slots") and start_lock.is_held(lock):
+        if lock.name not in ("disk", "slots") and start_lock.is_locked(lock):
             with contextlib.suppress(IndexError, OSError):  # it ends by itself, perhaps before it has signed
                 os.kill(int(lock.read_text().split()[0]), signal.SIGKILL)

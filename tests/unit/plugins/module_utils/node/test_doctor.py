@@ -52,10 +52,10 @@ def seen(finding: Finding) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("look", "check", "printed"),
     [
-        (doctor.look_at_libvirt, "check_libvirt", "ok"),
-        (doctor.look_at_virtualisation, "check_virtualisation", "kvm"),
-        (doctor.look_at_bridge, "check_bridge", "ok"),
-        (doctor.look_at_programs, "check_programs", "ok"),
+        (doctor.check_libvirt, "check_libvirt", "ok"),
+        (doctor.check_virtualisation, "check_virtualisation", "kvm"),
+        (doctor.check_bridge, "check_bridge", "ok"),
+        (doctor.check_programs, "check_programs", "ok"),
     ],
 )
 def test_causes_of_notes_are_checked(
@@ -82,7 +82,7 @@ def raiser(error: Exception) -> t.Callable[..., t.NoReturn]:
 
 def test_libvirts_silence_is_told_once(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "check_virtualisation", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
-    assert seen(doctor.look_at_virtualisation(settings)) == ("none", "-")
+    assert seen(doctor.check_virtualisation(settings)) == ("none", "-")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_pool(
     message: str,
 ) -> None:
     monkeypatch.setattr(images, "list_images", lambda _pool: found)
-    finding = doctor.look_at_pool(settings.pool)
+    finding = doctor.check_pool(settings.pool)
     assert finding.state == state
     assert finding.problem.startswith(message)
     assert bool(finding.problem) == bool(message)
@@ -166,7 +166,7 @@ def test_pool_has_the_image_of_jobs_that_name_none(
 
     monkeypatch.setattr(images, "list_images", lambda _pool: [("debian12@1", GOOD)])
     monkeypatch.setattr(images, "find", find)
-    finding = doctor.look_at_pool(tmp_path, default)
+    finding = doctor.check_pool(tmp_path, default)
     assert finding.state == state
     assert ("get debian13 (img_default)" in finding.problem) == (state == "bad")
 
@@ -188,7 +188,7 @@ def test_disk(
 ) -> None:
     monkeypatch.setattr(causes, "check_disk", lambda _settings: None)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _path: Disk(100 << 30, 0, free << 30))
-    finding = doctor.look_at_disk(settings)
+    finding = doctor.check_disk(settings)
     assert seen(finding) == expected[:2]
     assert finding.problem.startswith(expected[2])
     assert bool(finding.problem) == bool(expected[2])
@@ -197,18 +197,18 @@ def test_disk(
 def test_disk_without_room(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "check_disk", raiser(NodeFault("no room", cause="disk")))
     with pytest.raises(NodeFault, match="no room"):
-        doctor.look_at_disk(settings)
+        doctor.check_disk(settings)
 
 
 @pytest.mark.parametrize(("word", "state"), [(0, "ok"), (3, "ok"), (5, "warn")])
 def test_clock_that_nobody_keeps_is_told(settings: NodeSettings, word: int, state: str) -> None:
-    finding = doctor.look_at_clock(settings, lambda: word)
+    finding = doctor.check_clock(settings, lambda: word)
     assert finding.state == state
     assert bool(finding.problem) is (state == "warn")
 
 
 def test_kernel_tells_of_its_clock(settings: NodeSettings) -> None:
-    assert doctor.look_at_clock(settings).state in ("ok", "warn")
+    assert doctor.check_clock(settings).state in ("ok", "warn")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_sweep_that_does_not_come(
         doctor.note_sweep(settings)
         when = time.time() - age_s
         os.utime(settings.run_dir / doctor.SWEPT, (when, when))
-    finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
+    finding = doctor.check_sweep(settings, settings.run_dir / "no-systemd")
     assert seen(finding) == expected
     assert ("vtorque-sweep" in finding.explanation) is (expected[0] == "bad")
 
@@ -238,7 +238,7 @@ def test_sweep_that_does_not_come(
 )
 def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tuple[str, str]) -> None:
     doctor.note_sweep(settings)
-    finding = doctor.look_at_sweep(settings, settings.run_dir, f"/usr/bin/{systemctl}")
+    finding = doctor.check_sweep(settings, settings.run_dir, f"/usr/bin/{systemctl}")
     assert seen(finding) == expected
     assert ("systemctl enable --now vtorque-sweep.timer" in finding.remedy) is (expected[0] == "bad")
 
@@ -246,11 +246,11 @@ def test_timer_of_the_sweep(settings: NodeSettings, systemctl: str, expected: tu
 def test_leftovers_of_the_last_sweep_are_reported(settings: NodeSettings) -> None:
     """Until one leaves nothing."""
     doctor.note_sweep(settings, ["4.fe.1: still\nhere\x1b[2J", *map(str, range(9))])
-    finding = doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")
+    finding = doctor.check_sweep(settings, settings.run_dir / "no-systemd")
     assert seen(finding) == ("warn", "left")
     assert finding.problem == "the last one left: 4.fe.1: still here?[2J; 0; 1; 2; 3"
     doctor.note_sweep(settings)
-    assert seen(doctor.look_at_sweep(settings, settings.run_dir / "no-systemd")) == ("ok", "ok")
+    assert seen(doctor.check_sweep(settings, settings.run_dir / "no-systemd")) == ("ok", "ok")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_sharing(
         return []
 
     monkeypatch.setattr(doctor.socket, "getaddrinfo", resolve)
-    finding = doctor.look_at_sharing(dataclasses.replace(settings, **changes))
+    finding = doctor.check_sharing(dataclasses.replace(settings, **changes))
     assert seen(finding) == expected
     assert finding.problem.startswith(message)
     assert bool(finding.problem) == bool(message)
@@ -282,24 +282,24 @@ def test_sharing(
 def test_sharing_without_its_program(settings: NodeSettings) -> None:
     wanting = dataclasses.replace(settings, home_via="virtiofs", virtiofsd=(settings.run_dir / "gone",))
     with pytest.raises((NodeFault, SiteFault), match="virtiofsd"):
-        doctor.look_at_sharing(wanting)
+        doctor.check_sharing(wanting)
 
 
 def test_whom_confined_guests_may_reach_has_an_address(settings: NodeSettings) -> None:
     """A job would be held for it."""
     confined = dataclasses.replace(settings, home_via="nfs", confine_guests=True, may_reach=("127.0.0.1",))
-    assert doctor.look_at_sharing(confined).state == "ok"
+    assert doctor.check_sharing(confined).state == "ok"
     with pytest.raises(SiteFault, match=r"the address of licences\.invalid: is not known here"):
-        doctor.look_at_sharing(dataclasses.replace(confined, may_reach=("licences.invalid",)))
+        doctor.check_sharing(dataclasses.replace(confined, may_reach=("licences.invalid",)))
 
 
 def test_host_that_could_not_stay_bare_is_well(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many sites have no mixed requests."""
-    monkeypatch.setattr(sshd, "look", raiser(SiteFault("sshd of cn1", "takes no keys of jobs", "place it")))
-    finding = doctor.look_at_bare(settings)
+    monkeypatch.setattr(sshd, "check_sshd", raiser(SiteFault("sshd of cn1", "takes no keys of jobs", "place it")))
+    finding = doctor.check_bare(settings)
     assert (finding.state, finding.remedy) == ("warn", "place it")
-    monkeypatch.setattr(sshd, "look", lambda *_words: None)
-    assert doctor.look_at_bare(settings) == Finding("bare")
+    monkeypatch.setattr(sshd, "check_sshd", lambda *_words: None)
+    assert doctor.check_bare(settings) == Finding("bare")
 
 
 @pytest.mark.parametrize(("alive", "expected"), [(True, ("ok", "ok")), (False, ("warn", "1"))])
@@ -309,7 +309,7 @@ def test_leftovers_are_reported_and_not_removed(
     monkeypatch.setattr(sweep, "Domains", raiser(NodeFault("libvirt", "is silent", cause="libvirt")))
     there = settings.guests_dir / "4.fe.1" / "g0"
     there.mkdir(parents=True)
-    finding = doctor.look_at_left(settings, lambda _job, _start: alive, lambda _job: False)
+    finding = doctor.check_leftovers(settings, lambda _job, _start: alive, lambda _job: False)
     assert seen(finding) == expected
     assert ("directory 4.fe.1" in finding.problem) is not alive
     assert there.exists()
@@ -349,7 +349,7 @@ def test_records_that_the_front_end_does_not_get_are_told(
         os.utime(record, (time.time() - age_s,) * 2)
         delivery_queue.mark_pending(key, settings.state_dir)
         delivery_queue.tried(key, why, settings.state_dir)
-    finding = doctor.look_at_spool(settings)
+    finding = doctor.check_spool(settings)
     assert seen(finding) == expected
     assert re.search(message, finding.problem)
 
@@ -372,7 +372,7 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
     settings: NodeSettings, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look() -> Finding:
-        return doctor.look_at_cache(dataclasses.replace(settings, cache_bytes=8 << 20), tmp_path / "no systemd")
+        return doctor.check_cache(dataclasses.replace(settings, cache_bytes=8 << 20), tmp_path / "no systemd")
 
     monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     assert seen(look()) == ("ok", "-")
@@ -390,8 +390,8 @@ def test_cache_is_told_of_how_full_it_is_and_of_what_is_wrong(
 
 
 def test_cache_that_nobody_fills_needs_somebody(settings: NodeSettings, tmp_path: pathlib.Path) -> None:
-    assert seen(doctor.look_at_cache(settings, tmp_path, "/bin/false")) == ("bad", "off")
-    assert doctor.look_at_cache(settings, tmp_path, "/bin/true").state == "ok"
+    assert seen(doctor.check_cache(settings, tmp_path, "/bin/false")) == ("bad", "off")
+    assert doctor.check_cache(settings, tmp_path, "/bin/true").state == "ok"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.co
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import DomainSpec, render_xml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.io_cores import interrupts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import hugepages
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import slots, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
@@ -64,7 +64,7 @@ class Node:
             node_name="cn1", node_number=1, state_dir=directory / "state", run_dir=directory / "run",
             libvirt_uri="test:///default", template_dir=None, bridge="vtq-no-bridge",
         )  # fmt: skip
-        patch.setattr(inventory, "SYS_NET", directory / "net")
+        patch.setattr(leftovers, "SYS_NET", directory / "net")
         self.patch = patch
 
     def start(
@@ -102,7 +102,7 @@ class Node:
     def sweep(
         self, is_alive: sweep.IsAlive = dead, has_files: sweep.HasFiles = no_files, *, twice_s: float = 0.0,
         any_number: bool = False, mass: int = sweep.MASS,
-    ) -> sweep.Swept:  # fmt: skip
+    ) -> sweep.SweepReport:  # fmt: skip
         return sweep.sweep(
             self.settings, is_alive, has_files, Deadline.after(60.0), twice_s=twice_s, any_number=any_number, mass=mass
         )
@@ -120,7 +120,7 @@ class Node:
         return {
             *(path.name for path in (*jobs.glob("*"), *self.settings.guests_dir.glob("*"))),
             *(facts.name for facts in self.hypervisor.list()),
-            *(owner.partition("/")[0] for owner in slots.taken(self.settings).values()),
+            *(owner.partition("/")[0] for owner in slots.read_slots(self.settings).values()),
         }
 
 
@@ -152,7 +152,7 @@ def test_what_does_not_live_goes_and_nothing_else(node: Node) -> None:
 
 
 def test_sweep_without_leftovers_succeeds(node: Node) -> None:
-    assert node.sweep(unknown) == sweep.Swept()
+    assert node.sweep(unknown) == sweep.SweepReport()
     assert not (node.settings.run_dir / "suspects.json").exists()
 
 
@@ -185,7 +185,7 @@ def test_start_that_shows_life_again_is_no_suspect_any_more(node: Node, who: str
     lock = start_lock.start_lock(node.settings, "7.head.1")
     with contextlib.ExitStack() as stack:
         if who == "maker":
-            stack.enter_context(start_lock.held(lock, node.settings, Deadline.after(60.0)))
+            stack.enter_context(start_lock.lock_alone(lock, node.settings, Deadline.after(60.0)))
         if who == "shell":
             node.run("7.head.1", shell=ProcessId.of(os.getpid()))
         swept = node.sweep(alive if who in ("server", "maker") else dead, lambda _job: who == "mom")
@@ -226,7 +226,7 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
     for number in (1, 2, 3, 4):
         node.start(number)
     node.run("3.head.1", shell=ProcessId.of(os.getpid()))
-    with start_lock.held(start_lock.start_lock(node.settings, "1.head.1"), node.settings, Deadline.after(60.0)):
+    with start_lock.lock_alone(start_lock.start_lock(node.settings, "1.head.1"), node.settings, Deadline.after(60.0)):
         for _look in range(3):
             node.sweep(dead, lambda job_id: job_id == "2.head")
         swept = node.sweep(dead, lambda job_id: job_id in ("1.head", "2.head"))
@@ -241,7 +241,7 @@ def test_a_restored_server_that_knows_no_job_kills_no_living_guest(node: Node) -
 
 def test_holder_of_a_lock_without_a_job_is_named_and_not_ended(node: Node) -> None:
     node.start(7)
-    with start_lock.held(start_lock.start_lock(node.settings, "7.head.1"), node.settings, Deadline.after(60.0)):
+    with start_lock.lock_alone(start_lock.start_lock(node.settings, "7.head.1"), node.settings, Deadline.after(60.0)):
         (left,) = node.sweep(dead).left
         assert f"process {os.getpid()} holds its lock, although there is no such job" in left.why
         assert node.sweep(unknown).left == ()
@@ -405,7 +405,7 @@ def test_leftovers_of_an_earlier_boot_are_removed_by_one_sweep(node: Node, monke
     key = node.start(7, domain=False, boot=EARLIER)
     lock = start_lock.start_lock(node.settings, key)
     alone: list[bool] = []
-    monkeypatch.setattr(sweep, "save_console", lambda *_: alone.append(start_lock.is_held_alone(lock)))
+    monkeypatch.setattr(sweep, "save_console", lambda *_: alone.append(start_lock.is_locked_alone(lock)))
     former = start_lock.bury
 
     def meanwhile(settings: NodeSettings, key: str) -> None:
@@ -426,8 +426,8 @@ def test_earlier_is_only_what_nobody_works_on_and_what_says_so_whole(node: Node)
     node.start(3, domain=False, boot=EARLIER)
     (node.settings.guests_dir / "3.head.1" / "vcn1-30").mkdir()
     (node.settings.guests_dir / "3.head.1" / "vcn1-30" / "guest.json").write_text("{")
-    with start_lock.held(start_lock.start_lock(node.settings, held), node.settings, Deadline.after(60.0)):
-        assert sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0)) == sweep.Swept()
+    with start_lock.lock_alone(start_lock.start_lock(node.settings, held), node.settings, Deadline.after(60.0)):
+        assert sweep.sweep_earlier_boot(node.settings, Deadline.after(60.0)) == sweep.SweepReport()
 
 
 def test_guest_that_runs_is_of_this_boot_whatever_its_files_say(node: Node) -> None:
@@ -483,7 +483,7 @@ def test_sweep_without_time_left_reports_the_rest(node: Node) -> None:
 def test_leftover_of_unknown_owner_is_reported(node: Node) -> None:
     (node.settings.guests_dir / "something").mkdir(parents=True)
     (left,) = node.sweep().left
-    assert left == sweep.Said("", "directory something: whose it is cannot be told")
+    assert left == sweep.StartReport("", "directory something: whose it is cannot be told")
 
 
 def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +491,7 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sweep, "WAIT_S", 0.1)
     lock = node.settings.run_dir / "locks" / "sweep"
     with (
-        start_lock.held(lock, node.settings, Deadline.after(60.0)),
+        start_lock.lock_alone(lock, node.settings, Deadline.after(60.0)),
         pytest.raises(VTorqueError, match=str(os.getpid())),
     ):
         node.sweep()
@@ -501,7 +501,7 @@ def test_one_sweep_at_a_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_worker_that_begins_before_the_removal_is_not_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.start(7)
     answers = iter([False, True])
-    monkeypatch.setattr(sweep.start_lock, "is_held_alone", lambda _path: next(answers))
+    monkeypatch.setattr(sweep.start_lock, "is_locked_alone", lambda _path: next(answers))
     swept = node.sweep()
     assert "begun to work" in swept.left[0].why
     assert not start_lock.tombstone(node.settings, "7.head.1").exists()

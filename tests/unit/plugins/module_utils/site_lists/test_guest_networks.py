@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
     parts_in_the_way,
     resolve,
 )
@@ -29,7 +29,7 @@ POOL = Offers(images=(ImageFacts("debian12@1", "debian", "x86_64"), ImageFacts("
 SITE = dataclasses.replace(Policy(), networks=(FAST, STORE), checkpoint_dir="/shared")
 
 
-def ask(text: str, policy: Policy = SITE) -> Resolved:
+def ask(text: str, policy: Policy = SITE) -> ResolvedRequest:
     return resolve(parse([(text, "command line")]), policy, POOL)
 
 
@@ -41,7 +41,7 @@ def faults_of(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("line", [FAST, STORE, MINE, TAGGED])
 def test_line_is_written_as_it_is_read(line: str) -> None:
-    assert guest_networks.written(guest_networks.read_line(f"  {line.replace(' ', '   ')} ")) == line
+    assert guest_networks.format_line(guest_networks.read_line(f"  {line.replace(' ', '   ')} ")) == line
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_number_of_a_node_does_not_matter_where_each_job_has_addresses_of_its_ow
 
 def test_request_chooses_networks_in_its_order() -> None:
     found = ask("img=debian12,network=store+FAST")
-    assert found.word("network") == "store+fast"
+    assert found.text("network") == "store+fast"
     assert ask("img=debian12").values["network"] is None
 
 

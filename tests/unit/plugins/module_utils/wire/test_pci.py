@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pc
     "nic 0000:3b:00.0 kind=any",
 ])  # fmt: skip
 def test_line_that_is_read_is_written_as_it_was(line: str) -> None:
-    assert pci.written(pci.read_line(line)) == line
+    assert pci.format_line(pci.read_line(line)) == line
 
 
 def test_line_has_defaults_that_protect_the_next_job() -> None:
@@ -54,8 +54,8 @@ def test_host_has_the_first_line_of_a_name_that_fits_it() -> None:
 
 
 @pytest.mark.parametrize(("text", "wish"), [
-    ("gpu:2", pci.PciWish("gpu", 2)), ("3b:00.0", pci.PciWish("0000:3b:00.0")),
-    ("0001:3b:00.0", pci.PciWish("0001:3b:00.0")),
+    ("gpu:2", pci.DeviceWish("gpu", 2)), ("3b:00.0", pci.DeviceWish("0000:3b:00.0")),
+    ("0001:3b:00.0", pci.DeviceWish("0001:3b:00.0")),
 ])  # fmt: skip
-def test_wish_is_read(text: str, wish: pci.PciWish) -> None:
+def test_wish_is_read(text: str, wish: pci.DeviceWish) -> None:
     assert pci.read_wish(text) == wish

@@ -73,7 +73,7 @@ def test_on_a_shared_node_whose_cpusets_follow_guests_boot_where_no_job_is(
 ) -> None:
     monkeypatch.setattr(node_traces, "cpusets", lambda job_id: (f"job_{job_id}",))
     monkeypatch.setattr(cpus, "of_groups", lambda patterns: {("job_8.head",): (3,)}.get(patterns, ()))
-    monkeypatch.setattr(cpus, "not_given", lambda *arguments: arguments)
+    monkeypatch.setattr(cpus, "unassigned_cores", lambda *arguments: arguments)
     policy = Policy(batch_system="slurm", pbs_exclusive_node_alloc=False, host_os_core_count=1)
     assert job_cores.cores_of(JOB, policy, "cn2") == (("job_*",), 1, 1)
     assert job_cores.cores_of(dataclasses.replace(JOB, job_id="8.head"), policy, "cn2") == (3,)

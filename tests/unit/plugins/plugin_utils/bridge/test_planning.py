@@ -79,26 +79,26 @@ def pinned(path: pathlib.Path, content: bytes) -> BatchJob:
 def test_map_that_was_submitted_is_the_one_that_is_planned_and_is_read_strictly_again(path: pathlib.Path) -> None:
     content = b"0: 1\n1: 2,3\nemulator: 0\n"
     path.write_bytes(content)
-    found = planning.map_of(pinned(path, content))
+    found = planning.read_vcpu_map(pinned(path, content))
     assert found is not None
     assert (found.cores_of(0, 2), found.other_cores) == ("1;2,3", "0")
     path.write_bytes(b"0: 1\n")
     with pytest.raises(UserFault, match="was changed after the job was submitted"):
-        planning.map_of(pinned(path, content))
+        planning.read_vcpu_map(pinned(path, content))
     hostile = b"<vcpupin vcpu='0' cpuset='0-99'/>\n"
     path.write_bytes(hostile)
     with pytest.raises(UserFault, match=r"line 1: .*XML is not read here"):
-        planning.map_of(pinned(path, hostile))
+        planning.read_vcpu_map(pinned(path, hostile))
     large = b"0: 1\n" * (1 << 18)
     path.write_bytes(large)
     with pytest.raises(UserFault, match=r"was changed after|longer than 64 KiB"):
-        planning.map_of(pinned(path, large))
+        planning.read_vcpu_map(pinned(path, large))
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
 def test_job_without_a_map_opens_no_file(word: str) -> None:
     x = parse([(f"img=tiny,vcpu_pinning={word}", "")]).encode()
-    assert planning.map_of(dataclasses.replace(JOB, x=x)) is None
+    assert planning.read_vcpu_map(dataclasses.replace(JOB, x=x)) is None
 
 
 @pytest.mark.parametrize("x", ["", Request().encode(), parse([("img=tiny", "")]).encode()])
@@ -149,7 +149,7 @@ class Site:
 def test_same_inputs_have_one_digest_in_every_program(site: Site) -> None:
     """The hook has the server's word itself, and the playbook what the hook has kept of it."""
     first = site.digest
-    job_snapshot.keep(site.job, site.place)
+    job_snapshot.save_snapshot(site.job, site.place)
     stored = job_snapshot.read_snapshot(site.job.job_id, site.place)
     assert stored is not None
     site.job, site.policy = stored, Policy(**vars(site.policy))
@@ -175,7 +175,7 @@ def test_owner_is_looked_up_once_for_digest_and_plan(site: Site, monkeypatch: py
 
     monkeypatch.setattr(pwd, "getpwnam", look_up)
     inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
-    plan = planning.plan_of(inputs)
+    plan = planning.create_plan(inputs)
     assert (plan.inputs, plan.owner.home) == (inputs.digest, "/home/1")
     assert names == ["nobody"]
 
@@ -191,7 +191,7 @@ def test_owner_of_added_files_is_not_looked_up_again(
     site.policy = dataclasses.replace(site.policy, metadata_packages=("make",))
     inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
     monkeypatch.setattr(planning, "owner_of", lambda *_names: pytest.fail("the owner was looked up again"))
-    assert planning.plan_of(inputs).additions == Additions((Package("make"),))
+    assert planning.create_plan(inputs).additions == Additions((Package("make"),))
 
 
 def test_owner_who_is_not_known_is_what_the_plan_says(site: Site) -> None:
@@ -199,7 +199,7 @@ def test_owner_who_is_not_known_is_what_the_plan_says(site: Site) -> None:
     inputs = planning.inputs_of(site.job, site.policy, site.nodefile)
     assert len(inputs.digest) == 64
     with pytest.raises(SiteFault, match="user no-such-user: not known on this node"):
-        planning.plan_of(inputs)
+        planning.create_plan(inputs)
 
 
 CHANGES: dict[str, t.Callable[[Site, pytest.MonkeyPatch], object]] = {

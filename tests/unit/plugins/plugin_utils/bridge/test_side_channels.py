@@ -33,9 +33,9 @@ class Node:
     def keep(self, level: str, cores: tuple[int, ...], **tree: t.Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
         place = host(self.directory / str(len(list(self.directory.iterdir()))), **tree)
         self.patch.setattr(side_channels.find_whole_cores, "__defaults__", (place,))
-        self.patch.setattr(side_channels.keep_whole_cores, "__defaults__", (place,))
+        self.patch.setattr(side_channels.select_whole_cores, "__defaults__", (place,))
         self.patch.setattr(side_channels.find_objections, "__defaults__", (place,))
-        return job_cores.keep_apart(job_at(1), Policy(side_channels=level), "t1", cores)
+        return job_cores.apply_side_channels(job_at(1), Policy(side_channels=level), "t1", cores)
 
 
 @pytest.fixture
@@ -94,4 +94,4 @@ def test_silent_server_keeps_no_promise(node: Node, monkeypatch: pytest.MonkeyPa
 def test_job_is_alone_by_the_servers_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked for where the job itself says so."""
     job = dataclasses.replace(job_at(1), node_exclusive=True)
-    assert job_cores.keep_apart(job, Policy(side_channels="exclusive"), "t1", (0,)) == ((0,), ())
+    assert job_cores.apply_side_channels(job, Policy(side_channels="exclusive"), "t1", (0,)) == ((0,), ())

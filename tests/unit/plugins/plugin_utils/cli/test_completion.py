@@ -34,7 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]) -> None:
     for image in ("debian12@3", "tiny@1"):
         (tmp_path / image).mkdir()
-    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_words(str(tmp_path)))
+    text = templates.render("completion/vsub.bash.j2", site_dir=None, **vsub.completion_values(str(tmp_path)))
     script = f'compopt() {{ :; }}\n{text}\n_vsub vsub "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"\n'
     done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == sorted(proposed)
@@ -54,7 +54,7 @@ def test_proposals(tmp_path: pathlib.Path, before: str, word: str, proposed: lis
 def test_proposals_of_vsbatch_are_options_of_sbatch(
     tmp_path: pathlib.Path, before: str, word: str, proposed: list[str]
 ) -> None:
-    arguments = {**vsub.completion_words(str(tmp_path)), **registry.completion_words("slurm")}
+    arguments = {**vsub.completion_values(str(tmp_path)), **registry.completion_values("slurm")}
     text = templates.render("completion/vsub.bash.j2", site_dir=None, **arguments)
     script = f'compopt() {{ :; }}\n{text}\n_vsub vsbatch "$2" "$1"\nprintf "%s\\n" "${{COMPREPLY[@]}}"; complete -p\n'
     done = subprocess.run(["bash", "-c", script, "bash", before, word], capture_output=True, text=True, check=True)
@@ -95,7 +95,7 @@ def test_vmgr_proposals(tmp_path: pathlib.Path, arguments: list[str], proposed: 
         path.mkdir(parents=True)
     (stored / "35.lab.1").mkdir()
     (stored / "35.lab.1/record.json").write_text(json.dumps({"job_id": "35.lab", "alias": "33_1", "start": 1}))
-    report = main.completion_words(str(pool), str(stored))
+    report = main.completion_values(str(pool), str(stored))
     text = templates.render("completion/vmgr.bash.j2", site_dir=None, **report)
     script = (
         f'compopt() {{ :; }}\n{text}\nCOMP_WORDS=(vmgr "$@")\nCOMP_CWORD=$#\n'

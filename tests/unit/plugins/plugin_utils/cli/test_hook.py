@@ -190,7 +190,7 @@ def test_former_word_of_the_same_start_does_not_count(site: Site) -> None:
     site.fail(UserFault("old"))
     assert site.prologue().returncode == 0
     files.write(site.directory / "lost.json", "{}")
-    (site.run_dir / ansible_process.SETTINGS).unlink()  # what would let a player load beforehand, which this one cannot
+    (site.run_dir / ansible_process.SETTINGS).unlink()  # what would let a runner load beforehand, which this one cannot
     site.play(READY)
     assert site.prologue().returncode == 0
     assert not (site.directory / "refusal.json").exists()

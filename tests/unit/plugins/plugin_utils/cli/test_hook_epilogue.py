@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue, shell_link
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files

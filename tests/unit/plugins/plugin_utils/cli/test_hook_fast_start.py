@@ -9,7 +9,7 @@ from .hook_site import JOB_ID, Site
 
 
 def begun_early(site: Site) -> bool:
-    """Was `vtorque-node` or a player begun before there was anything to ask or play?"""
+    """Was `vtorque-node` or a runner begun before there was anything to ask or play?"""
     return "early" in site.ways() or "--early" in site.calls()
 
 

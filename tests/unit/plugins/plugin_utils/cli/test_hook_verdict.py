@@ -262,12 +262,12 @@ def test_administrator_is_told_before_the_jobs_owner(monkeypatch: pytest.MonkeyP
     """The job's error file may be a pipe of its owner's (`-k e`), who need not read it: there the hook may end."""
     report: list[str] = []
     ending = Ending(requeue=True, message=("held",), alarm="t1 is set offline", grave=True)
-    monkeypatch.setattr(main, "_settle", lambda: None)
+    monkeypatch.setattr(main, "_reset_process", lambda: None)
     monkeypatch.setattr(main, "_dispatch", lambda *_words: ending)
-    for name in ("_keep", "raise_alarm", "_tell"):
+    for name in ("_log_to_site", "raise_alarm", "_print_error"):
         monkeypatch.setattr(main, name, lambda *_words, _name=name, **_how: report.append(_name))
     assert main.main(["prologue", "yes", "1", "t1", JOB_ID, USER]) == REQUEUE
-    assert report == ["_keep", "raise_alarm", "_tell"]
+    assert report == ["_log_to_site", "raise_alarm", "_print_error"]
 
 
 def test_system_log_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

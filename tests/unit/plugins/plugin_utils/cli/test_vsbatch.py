@@ -167,8 +167,8 @@ def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
         ([], "#!/bin/sh\n#SBATCH packjob\n", "a heterogeneous job"),
         (["-n1", ":", "-n2"], "#!/bin/sh\n", "a heterogeneous job"),
         (["--wrap=true", ":", "-n2", "--wrap=true"], "#!/bin/sh\n", "a heterogeneous job"),
-        (["-vm", "vm_prologue=/bin/true"], "#!/bin/sh\n", "not available with Slurm yet"),
-        ([], "#!/bin/sh\n#VM vm_epilogue=/bin/true\n", "not available with Slurm yet"),
+        (["-vm", "vm_prologue=/bin/true"], "#!/bin/sh\n", "cannot run with Slurm"),
+        ([], "#!/bin/sh\n#VM vm_epilogue=/bin/true\n", "cannot run with Slurm"),
     ],
 )
 def test_request_that_is_wrong_queues_nothing(

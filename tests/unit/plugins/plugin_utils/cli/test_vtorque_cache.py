@@ -105,7 +105,7 @@ def test_verify_tells_by_its_status_that_a_copy_was_broken(node: Node) -> None:
 
 def test_remove_takes_away_what_nobody_uses(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.filled()
-    monkeypatch.setattr("ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copies.bases",
+    monkeypatch.setattr("ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_store.bases",
                         lambda _dir: [("vcn1-0", cache_of(node.settings).place / "tiny@1/disk.img")])  # fmt: skip
     assert images(node)[0]["guests"] == ["vcn1-0"]
     with pytest.raises(SiteFault, match="in use by vcn1-0"):

@@ -18,8 +18,8 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import delivery, transfer_format
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.archive import NeverTaken
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import delivery, transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import RecordRejected
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files as files_module
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vtorque_record
@@ -84,7 +84,9 @@ class Host:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
         parcel = transfer_format.Parcel(record["job_id"], record["start"], files)
-        output = transfer_format.announced(parcel.job_id, parcel.start) + transfer_format.written(parcel)
+        output = transfer_format.format_announcement(parcel.job_id, parcel.start) + transfer_format.format_parcel(
+            parcel
+        )
         return vtorque_record.receive(
             io.BytesIO(output), environment, load=self.load, state_dir=self.place / "state",
             run_dir=self.place / "run",
@@ -151,14 +153,14 @@ def test_record_that_differs_is_refused_for_good(host: Host, capsys: pytest.Capt
     """The one that came first stays, and who sent the other is told."""
     host.take()
     before = (host.place / "state/records/7.head.1/record.json").read_bytes()
-    with pytest.raises(NeverTaken, match="another record"):
+    with pytest.raises(RecordRejected, match="another record"):
         host.take(record={**RECORD, "user": "bob"})
     assert (host.place / "state/records/7.head.1/record.json").read_bytes() == before
 
 
 def test_job_that_the_server_has_forgotten_is_proved_by_what_it_wrote_down(host: Host) -> None:
     host.fault = UnknownJob("job 7.head", "the batch server does not know it")
-    with pytest.raises(NeverTaken, match="does not know it"):
+    with pytest.raises(RecordRejected, match="does not know it"):
         host.take()
     host.write_down("cn2/0+cn1/0")
     with pytest.raises(VTorqueError, match="not its mother superior cn2"):
@@ -169,7 +171,7 @@ def test_job_that_the_server_has_forgotten_is_proved_by_what_it_wrote_down(host:
     assert host.take() == 0
     directory = host.place / "state/records/7.head.1"
     assert UID.to_bytes(4, "little") in os.getxattr(directory, "system.posix_acl_access")
-    with pytest.raises(NeverTaken):
+    with pytest.raises(RecordRejected):
         host.take(record={**RECORD, "start": 2})
 
 
@@ -186,7 +188,7 @@ def test_files_of_the_server_that_are_away_are_waited_for(host: Host) -> None:
     host.accounts.parent.rmdir()
     with pytest.raises(SiteFault, match="mounted") as raised:
         host.take()
-    assert not isinstance(raised.value, NeverTaken)
+    assert not isinstance(raised.value, RecordRejected)
     host.fault, host.reported = None, Job(start_count=2)
     with pytest.raises(SiteFault, match="mounted"):
         host.take()
@@ -212,7 +214,7 @@ def test_record_that_is_never_accepted_has_its_own_status(
     host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def never(*_words: object) -> t.NoReturn:
-        raise NeverTaken("start 1 of job 7.head", "another record of it is kept here")
+        raise RecordRejected("start 1 of job 7.head", "another record of it is kept here")
 
     monkeypatch.setattr(vtorque_record, "receive", never)
     assert vtorque_record.answer(io.BytesIO(), PEER) == delivery.NEVER

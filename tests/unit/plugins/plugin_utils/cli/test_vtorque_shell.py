@@ -387,12 +387,12 @@ def test_shell_of_a_returned_job_prints_all_of_it_once_whatever_was_there(job_pl
 
 @pytest.mark.parametrize(("number", "wish"), [(CHECKPOINT, shell_message.CHECKPOINT), (PARK, shell_message.PARK)])
 def test_signal_for_a_checkpoint_rings_and_is_not_passed_on(job_place: JobPlace, number: int, wish: bytes) -> None:
-    bell: list[shell_message.Bell] = []
+    bell: list[shell_message.NotificationFifo] = []
 
     def ready(shell: ProcessId) -> None:
         job_place.make_ready(shell, detached=True)
         shell_message.offer(job_place.directory, job_place.uid)
-        bell.append(shell_message.Bell(job_place.directory))
+        bell.append(shell_message.NotificationFifo(job_place.directory))
 
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = job_place.start(ready=ready, **pipes)
@@ -407,7 +407,7 @@ def test_signal_for_a_checkpoint_rings_and_is_not_passed_on(job_place: JobPlace,
     rung = b""
     while wish not in rung:
         assert select.select(bell[0].filenos(), [], [], PATIENCE_S)[0]
-        rung += bell[0].hush()
+        rung += bell[0].read_all()
     job_place.give("go")
     assert process.communicate(timeout=PATIENCE_S)[0] == b"ended\n"
     assert process.returncode == 0

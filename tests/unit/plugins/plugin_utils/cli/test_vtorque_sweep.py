@@ -19,7 +19,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import mom_files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters, policy_file
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import retention
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import delivery
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import delivery
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import doctor, sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue

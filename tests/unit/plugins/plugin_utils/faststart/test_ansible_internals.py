@@ -4,7 +4,7 @@
 """Each reach into Ansible's private parts, against the ansible-core that is installed.
 
 A test that fails here on a new ansible-core names what it has changed.  Jobs go on meanwhile: they are played by plain
-ansible-playbook (test_play.py).
+ansible-playbook (test_run_playbook.py).
 """
 
 from __future__ import annotations

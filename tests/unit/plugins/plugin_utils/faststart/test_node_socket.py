@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages 
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge import planning
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket, spawn
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.head_start import HeadStart
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.play.node_connection import NodeCall, Reply
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.node_connection import NodeCall, Reply
 
 ECHO = "import os, sys; os.write(2, b'complaint'); print(sys.stdin.readline().strip()[::-1])"
 
@@ -70,15 +70,15 @@ def answer(node: node_socket.EarlyNode) -> Reply | None:
     """What a conversation that goes on hears; None: another program was asked, which says so."""
     command = [sys.executable, "-c", "print('anew', input())"]
     with NodeCall("n1", command, node) as call:
-        call.ask(b"abc")
-        while (reply := call.hear()) is None:
+        call.send_request(b"abc")
+        while (reply := call.read_reply()) is None:
             pass
     return None if reply.output == b"anew abc" else reply
 
 
 def test_answer_is_that_of_a_command(begun: t.Any) -> None:
     _start, node = begun(ECHO)
-    node.ask(b"abc")
+    node.send(b"abc")
     assert answer(node) == Reply(0, b"cba", b"complaint")
 
 
@@ -89,19 +89,19 @@ def test_program_that_ends_without_an_answer_has_none(begun: t.Any, text: str) -
     if "abort" in text:
         process(start).wait(60)
         with pytest.raises(OSError, match="pipe"):
-            node.ask(b"abc")
+            node.send(b"abc")
     else:
-        node.ask(b"abc")
+        node.send(b"abc")
     assert answer(node) is None
 
 
 def test_fork_finds_the_answer(begun: t.Any) -> None:
     """Ansible's workers are forks of the process that inherits the descriptors."""
     _start, node = begun(ECHO)
-    node.ask(b"abc")
+    node.send(b"abc")
     pid = os.fork()
     if pid == 0:
-        found = node_socket.find({node_socket.VARIABLE: node.word})
+        found = node_socket.find({node_socket.VARIABLE: node.variable})
         os._exit(0 if found and answer(found) == Reply(0, b"cba", b"complaint") else 1)
     assert os.waitpid(pid, 0)[1] == 0
 
@@ -121,7 +121,7 @@ def test_programs_do_not_inherit_the_way_to_it(begun: t.Any) -> None:
     _start, node = begun(ECHO)
     for number in (node.socket, node.complaint):
         os.set_inheritable(number, True)
-    node_socket.keep_from_programs({node_socket.VARIABLE: node.word})
+    node_socket.keep_from_programs({node_socket.VARIABLE: node.variable})
     assert not os.get_inheritable(node.socket)
     assert not os.get_inheritable(node.complaint)
 

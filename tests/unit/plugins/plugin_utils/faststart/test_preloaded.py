@@ -13,9 +13,9 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import Play
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.ansible_process import PlaybookCall
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.preloaded import PreloadedPlayer
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.preloaded import PreloadedRunner
 
 PROGRAM = """#!/usr/bin/python3
 import json, os, pathlib, sys
@@ -32,28 +32,28 @@ if not sys.argv[1:]:
 print(" ".join(told["arguments"]), told["environment"]["VTORQUE_DEADLINE"], flush=True)
 {ending}
 """
-"""Stands for `cli/play.py`."""
+"""Stands for `cli/run_playbook.py`."""
 
 
 @pytest.fixture
-def world(tmp_path: pathlib.Path) -> t.Callable[..., PreloadedPlayer]:
-    """Make a player whose program ends as told."""
+def world(tmp_path: pathlib.Path) -> t.Callable[..., PreloadedRunner]:
+    """Make a runner whose program ends as told."""
     (tmp_path / "run").mkdir()
 
-    def make(ending: str = "sys.exit(7)") -> PreloadedPlayer:
+    def make(ending: str = "sys.exit(7)") -> PreloadedRunner:
         program = tmp_path / "play"
         program.write_text(PROGRAM.format(place=str(tmp_path), ending=ending))
         program.chmod(0o755)
-        return PreloadedPlayer((str(program),), tmp_path / "run")
+        return PreloadedRunner((str(program),), tmp_path / "run")
 
     return make
 
 
 def play(
-    player: PreloadedPlayer, tmp_path: pathlib.Path, timeout_s: float = 60, **how: t.Any
+    runner: PreloadedRunner, tmp_path: pathlib.Path, timeout_s: float = 60, **how: t.Any
 ) -> tuple[int | None, str]:
     with (tmp_path / "log").open("ab", buffering=0) as log:
-        status = player.play(Play(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s, log, **how))
+        status = runner.run(PlaybookCall(("-i", "source"), {"VTORQUE_DEADLINE": "12.5"}, timeout_s, log, **how))
     return status, (tmp_path / "log").read_text()
 
 
@@ -62,21 +62,21 @@ def begun(tmp_path: pathlib.Path) -> int:
     return len((tmp_path / "begun").read_text().splitlines())
 
 
-def hurry(player: PreloadedPlayer) -> None:
+def hurry(runner: PreloadedRunner) -> None:
     """It has only the time that nobody else wants, which may be none for minutes."""
-    assert player._process is not None
-    os.sched_setscheduler(player._process.pid, os.SCHED_OTHER, os.sched_param(0))
+    assert runner._process is not None
+    os.sched_setscheduler(runner._process.pid, os.SCHED_OTHER, os.sched_param(0))
 
 
 @pytest.mark.parametrize("early", [True, False])
 def test_preloaded_player_plays_the_same_as_a_later_one(world: t.Any, tmp_path: pathlib.Path, early: bool) -> None:
     """Arguments, what is told, where the output goes, and the status."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    with world() as player:
+    with world() as runner:
         if early:
-            player.begin()
-        player.settle("[defaults]\n")
-        assert play(player, tmp_path) == (7, "-i source 12.5\n")
+            runner.begin()
+        runner.apply_settings("[defaults]\n")
+        assert play(runner, tmp_path) == (7, "-i source 12.5\n")
     assert begun(tmp_path) == 1
     settings, temporary = (tmp_path / "begun").read_text().split()
     assert (settings, temporary) == (f"{tmp_path}/run/ansible.cfg", f"{tmp_path}/run/ansible"), (
@@ -86,76 +86,76 @@ def test_preloaded_player_plays_the_same_as_a_later_one(world: t.Any, tmp_path: 
 
 def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: pathlib.Path) -> None:
     (tmp_path / "run/ansible.cfg").write_text("[old]\n")
-    with world() as player:
-        player.begin()
-        player.settle("[new]\n")
-        assert play(player, tmp_path)[0] == 7
+    with world() as runner:
+        runner.begin()
+        runner.apply_settings("[new]\n")
+        assert play(runner, tmp_path)[0] == 7
     assert (tmp_path / "run/ansible.cfg").read_text() == "[new]\n"
 
 
 @pytest.mark.parametrize("early", [True, False])
 def test_settings_are_read_once(world: t.Any, tmp_path: pathlib.Path, opened: t.Any, early: bool) -> None:
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    with world() as player:
+    with world() as runner:
         if early:
-            player.begin()
-        player.settle("[defaults]\n")
+            runner.begin()
+        runner.apply_settings("[defaults]\n")
         assert opened(tmp_path / "run/ansible.cfg") == 1
 
 
 def test_without_settings_nothing_is_begun_early(world: t.Any, tmp_path: pathlib.Path) -> None:
     """The first job after a boot: Ansible would load with settings that are none of ours."""
-    with world() as player:
-        player.begin()
-        player.settle("[new]\n")
-        assert play(player, tmp_path)[0] == 7
+    with world() as runner:
+        runner.begin()
+        runner.apply_settings("[new]\n")
+        assert play(runner, tmp_path)[0] == 7
     assert begun(tmp_path) == 1
 
 
 def test_one_that_ended_early_is_begun_again(world: t.Any, tmp_path: pathlib.Path) -> None:
     """So that its words reach the log."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    player = world()
-    player.begin()
-    hurry(player)
-    player._process.stdin.close()
-    player._process.wait(timeout=60)
-    assert play(player, tmp_path) == (7, "-i source 12.5\n")
+    runner = world()
+    runner.begin()
+    hurry(runner)
+    runner._process.stdin.close()
+    runner._process.wait(timeout=60)
+    assert play(runner, tmp_path) == (7, "-i source 12.5\n")
 
 
 def test_plain_play_is_not_of_one_that_has_loaded(world: t.Any, tmp_path: pathlib.Path) -> None:
     """It would play the fast way: it is ended, and another begun with the word for it."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    with world() as player:
-        player.begin()
-        hurry(player)
-        process = player._process
-        assert play(player, tmp_path, plain=True) == (7, "--plain -i source 12.5\n")
+    with world() as runner:
+        runner.begin()
+        hurry(runner)
+        process = runner._process
+        assert play(runner, tmp_path, plain=True) == (7, "--plain -i source 12.5\n")
         assert process.returncode is not None
 
 
 def test_one_with_nothing_to_play_is_ended(world: t.Any, tmp_path: pathlib.Path) -> None:
     """Also when the hook fails before it knows what to play; twice is as once."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    player = world()
-    with contextlib.suppress(ZeroDivisionError), player:
-        player.begin()
-        process = player._process
+    runner = world()
+    with contextlib.suppress(ZeroDivisionError), runner:
+        runner.begin()
+        process = runner._process
         raise ZeroDivisionError
     assert process.returncode is not None
-    player.end()
+    runner.end()
 
 
 def test_one_that_is_late_is_ended_and_leaves_no_files(world: t.Any, tmp_path: pathlib.Path) -> None:
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    player = world(ending="import time; time.sleep(600)")
-    player.begin()
-    hurry(player)
+    runner = world(ending="import time; time.sleep(600)")
+    runner.begin()
+    hurry(runner)
     end = Deadline.after(60)
     while not list(tmp_path.glob("run/ansible/ansible-local-*")):
         assert not end.passed
         time.sleep(0.01)
-    assert play(player, tmp_path, timeout_s=1.0)[0] is None
+    assert play(runner, tmp_path, timeout_s=1.0)[0] is None
     assert list((tmp_path / "run/ansible").iterdir()) == []
 
 
@@ -171,8 +171,8 @@ def test_files_of_another_that_plays_stay(world: t.Any, tmp_path: pathlib.Path) 
 def test_request_is_one_document(world: t.Any, tmp_path: pathlib.Path) -> None:
     """No word of it stands in the arguments, which everybody can read."""
     (tmp_path / "run/ansible.cfg").write_text("[defaults]\n")
-    player = world(ending="print(json.dumps(sys.argv)); sys.exit(0)")
-    player.begin()
-    status, output = play(player, tmp_path)
+    runner = world(ending="print(json.dumps(sys.argv)); sys.exit(0)")
+    runner.begin()
+    status, output = play(runner, tmp_path)
     assert status == 0
     assert json.loads(output.splitlines()[-1])[1:] == []

@@ -13,12 +13,11 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import epilogue, start
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import start
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import environment
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import hook
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import mark, spawn
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.node_agent import serve
 
 
 def read_all(fd: int) -> bytes:
@@ -126,4 +125,3 @@ def test_early_program_has_the_same_constants_as_the_others() -> None:
     assert start.Places().node == hook.NODE
     assert str(layout.RUN_DIR / mark.NAME) == mark.MARK
     assert str(start.Places().config) == mark.CONFIG
-    assert (hook.EARLY, epilogue.END_LEFT) == (serve.EARLY, serve.END_LEFT)

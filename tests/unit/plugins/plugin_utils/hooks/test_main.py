@@ -17,6 +17,6 @@ def test_fault_of_ours_is_one_line_whatever_becomes_of_the_log(
     def fail(*_words: object) -> None:
         raise RuntimeError("the log")
 
-    monkeypatch.setattr(main, "_keep", fail)
+    monkeypatch.setattr(main, "_log_to_site", fail)
     main.report_unexpected(KeyError, KeyError("x"), None)
     assert capfd.readouterr().err == "vtorque: a fault in vTorque itself: KeyError: tell the administrator\n"

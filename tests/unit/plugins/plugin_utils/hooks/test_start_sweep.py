@@ -52,7 +52,7 @@ def test_lock_holder_or_the_jobs_shell_is_enough(places: Places) -> None:
     refused = places.run_dir / "jobs" / "8.head.1"
     files.make_directory(refused)
     shell_link.point(ProcessId.of(os.getpid()), refused, places.run_dir)
-    with start_lock.held(start_lock.start_lock(settings, "7.head.1"), settings, Deadline.after(60.0)):
+    with start_lock.lock_alone(start_lock.start_lock(settings, "7.head.1"), settings, Deadline.after(60.0)):
         assert not start_sweep.something_unheld(places.run_dir, places.state_dir)
     assert start_sweep.something_unheld(places.run_dir, places.state_dir)
 

@@ -73,7 +73,7 @@ def test_bytes_of_a_guest_come_from_the_node_whose_guest_is_awaited(node: NodeSe
     with pytest.raises(VTorqueError, match="awaits no guest of it"):
         authorize.check_source(JOB, 1, "cn3", node, FROM_HERE)
     assert not authorize.is_awaited(JOB, 1, node)
-    mother_superior.keep("localhost", node.record_dir(JOB, 1), reader_uid=os.geteuid())
+    mother_superior.save_superior("localhost", node.record_dir(JOB, 1), reader_uid=os.geteuid())
     assert authorize.is_awaited(JOB, 1, node)
     authorize.check_source(JOB, 1, "cn3", node, FROM_HERE)
     with pytest.raises(VTorqueError, match="that is not the node of its guest"):

@@ -69,7 +69,7 @@ JOB = BatchJob(
 
 @dataclasses.dataclass
 class World:
-    """What the node would find: the server's word, and what the rooms below do."""
+    """What the node would find: the server's word, and what the packages below do."""
 
     job: BatchJob | VTorqueError = JOB
     error: Exception | None = None
@@ -121,9 +121,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
     monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node, **_how: here.cores[job.job_id, node])
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
-    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.client, "request_guests", present)
     monkeypatch.setattr(handlers.present_absent, "absent", absent)
-    monkeypatch.setattr(handlers.present_absent, "left", lambda *_words, **_how: ("slot 1",) if here.error else ())
+    monkeypatch.setattr(
+        handlers.present_absent, "describe_leftovers", lambda *_words, **_how: ("slot 1",) if here.error else ()
+    )
     addresses = {"cn1": "10.77.0.11", "cn2": "10.77.0.12"}
 
     def getaddrinfo(host: str, *_words: object, **_more: object) -> list[t.Any]:
@@ -148,7 +150,7 @@ def test_saved_answer_serves_the_nodes_own_root_alone(
     """By the node's own root; a caller from elsewhere is held against the server's word of now."""
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
-    job_snapshot.keep(JOB, directory)
+    job_snapshot.save_snapshot(JOB, directory)
     real = node_settings.settings_of
     monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     world.environment = {"SSH_CONNECTION": connection} if connection else {}
@@ -386,7 +388,7 @@ def test_sister_that_cannot_note_who_leads_for_a_full_disk_is_at_fault_herself(
     def full(*_words: object, **_how: object) -> t.NoReturn:
         raise VTorqueError("superior.json was not written") from OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(authorize.superior, "keep", full)
+    monkeypatch.setattr(authorize.mother_superior, "save_superior", full)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 10.77.0.11 22"}
     error = world.ask(PART)["error"]
     assert (error["fault"], error["cause"]) == ("node", "disk")
@@ -422,8 +424,8 @@ def begin(*_words, **_more):
     print(json.dumps([before == [*preload.NEEDED, *wanted], missing(), not set(others) & set(sys.modules)]))
     return ()
 import types
-handlers.check = lambda *_words: types.SimpleNamespace(superior="", job=None)
-handlers.client.present = begin
+handlers.authorize_part = lambda *_words: types.SimpleNamespace(superior="", job=None)
+handlers.client.request_guests = begin
 wanted, others = preload.OF_BOOTS, preload.OF_WARM_STARTS
 if {warm}:
     wanted, others = others, wanted
@@ -508,7 +510,7 @@ import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge.upkeep import leftover_processes
 node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"ok": {ok}, "guests": []}})
 node.host_name = lambda: "cn1"
-leftover_processes.end_left_of_sister = lambda words, load, name: print(words, name)
+leftover_processes.end_leftovers_of_sister = lambda words, load, name: print(words, name)
 node.main()
 """
     done = subprocess.run(
@@ -645,7 +647,7 @@ def leading(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Pat
     directory = tmp_path / "jobs/7.head.2"
     directory.mkdir(parents=True)
     (directory / "ready.json").write_text("{}")
-    job_snapshot.keep(JOB, directory)
+    job_snapshot.save_snapshot(JOB, directory)
     real = node_settings.settings_of
     monkeypatch.setattr(node_settings, "settings_of", lambda *a: dataclasses.replace(real(*a), run_dir=tmp_path))
     assert world.asked == []
@@ -686,7 +688,7 @@ def test_loss_report_of_a_foreign_node_ends_no_job(
 
 
 def test_sister_is_no_mother_superior(leading: pathlib.Path) -> None:
-    job_snapshot.keep(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
+    job_snapshot.save_snapshot(dataclasses.replace(JOB, slot_hosts=("cn3", "cn2", "cn1")), leading)
     assert "does not lead" in tell(LOST, FROM_CN2)["error"]["why"]
 
 
@@ -761,7 +763,7 @@ def test_who_is_asked_from_elsewhere_knows_whom_to_tell(world: World, monkeypatc
         report.append(list(tell))
         return (FACTS,)
 
-    monkeypatch.setattr(handlers.client, "present", present)
+    monkeypatch.setattr(handlers.client, "request_guests", present)
     assert world.ask(PART)["ok"]
     world.environment = {"SSH_CONNECTION": "10.77.0.11 1 10.77.0.11 22"}
     assert world.ask(PART)["ok"]
@@ -810,7 +812,7 @@ def bare(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn2")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn2")
-    monkeypatch.setattr(bare_host, "present", present)
+    monkeypatch.setattr(bare_host, "ensure_bare_host", present)
     monkeypatch.setattr(bare_host, "join", join)
     world.environment = {"SSH_CONNECTION": "10.77.0.11 40000 ::ffff:10.77.0.12 22"}
     return world

@@ -142,7 +142,7 @@ class Command:
     def __init__(self, directory: pathlib.Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.policy = Policy(vm_img_dir=str(directory / "pool"))
         self.pushed: list[tuple[t.Any, ...]] = []
-        self.states: dict[str, image_push.Brought] = {}
+        self.states: dict[str, image_push.PushResult] = {}
         self._capsys = capsys
         image_pool.settings_for(directory)
         for number in (1, 2):
@@ -150,9 +150,9 @@ class Command:
         patch.setattr(program, "push", self.push)
         patch.setattr(program, "list_nodes", lambda _policy: ("cn1", "cn2", "cn3"))
 
-    def push(self, image: str, nodes: tuple[str, ...], **how: t.Any) -> tuple[image_push.Brought, ...]:
+    def push(self, image: str, nodes: tuple[str, ...], **how: t.Any) -> tuple[image_push.PushResult, ...]:
         self.pushed.append((image, nodes, how["fs_type"]))
-        return tuple(self.states.get(node, image_push.Brought(node, "here")) for node in nodes)
+        return tuple(self.states.get(node, image_push.PushResult(node, "here")) for node in nodes)
 
     def call(self, *arguments: str) -> tuple[int, str]:
         parser = argparse.ArgumentParser()
@@ -175,9 +175,9 @@ def test_all_nodes_get_the_same_revision(command: Command) -> None:
 
 
 def test_exit_status_tells_whether_all_have_it(command: Command) -> None:
-    command.states["cn2"] = image_push.Brought("cn2", "failed", "no room")
+    command.states["cn2"] = image_push.PushResult("cn2", "failed", "no room")
     assert command.call("tiny") == (1, "cn[1,3]: tiny@2 is here\ncn2: failed: no room\n")
-    command.states["cn3"] = image_push.Brought("cn3", "silent", "no answer")
+    command.states["cn3"] = image_push.PushResult("cn3", "silent", "no answer")
     status, out = command.call("tiny", "--json")
     assert status == 4
     assert [(row["node"], row["state"]) for row in json.loads(out)] == [

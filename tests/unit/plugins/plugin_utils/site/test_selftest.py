@@ -144,14 +144,14 @@ def test_held_job_is_taken_back_with_the_reason(tmp_path: pathlib.Path) -> None:
     one, batch = trial(tmp_path), Batch(j1="RH")
     wait(batch, one)
     assert one.failure is not None
-    assert (one.failure.cell, one.failure.problem, one.asked) == ("held", "it is held: held: no home", True)
+    assert (one.failure.cell, one.failure.problem, one.in_time) == ("held", "it is held: held: no home", True)
     assert batch.deleted == ["j1.fe"]
 
 
 def test_late_job_is_taken_back(tmp_path: pathlib.Path) -> None:
     one, done, batch = trial(tmp_path), trial(tmp_path, "j2"), Batch(j1="Q", j2="C")
     wait(batch, one, done, timeout_s=0)
-    assert (one.asked, done.asked) == (False, True)
+    assert (one.in_time, done.in_time) == (False, True)
     assert one.failure is not None
     assert "job j1.fe is in state Q, not over after 0 s" in one.failure.problem
     assert batch.deleted == ["j1.fe"]
@@ -159,7 +159,7 @@ def test_late_job_is_taken_back(tmp_path: pathlib.Path) -> None:
     assert (report.asked, report.well, record) == (False, False, None)
 
 
-EXPECTED = selftest.Expected("", "alice", 1, 1, "/home/alice", True, 1, ("cn1",), False)
+EXPECTED = selftest.ExpectedOutcome("", "alice", 1, 1, "/home/alice", True, 1, ("cn1",), False)
 
 
 def test_selftest_output_that_arrived_is_read(tmp_path: pathlib.Path) -> None:
@@ -202,8 +202,8 @@ def test_no_more_is_read_than_is_needed(tmp_path: pathlib.Path, monkeypatch: pyt
         with (one.directory / name).open("wb") as file:
             file.truncate(1 << 42)
     wait(Batch(j1="C"), one)
-    came: list[selftest.Came] = []
-    monkeypatch.setattr(selftest_call.selftest, "judge", lambda _expected, one: came.append(one) or ())
+    came: list[selftest.JobOutcome] = []
+    monkeypatch.setattr(selftest_call.selftest, "check_outcome", lambda _expected, one: came.append(one) or ())
     selftest_call.report(one, EXPECTED, tmp_path / "records")
     assert [len(text or "") for text in (came[0].output, came[0].errors)] == [100_000, 100_000]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ....request.sizes import NodeSize
+from ....request.demand import NodeSize
 
 QUESTION = ("sinfo", "-h", "-a", "-e", "-o", "%P|%D|%c|%m|%f")
 LINE = re.compile(r"([^|]+?)(\*?)\|([0-9]+)\|([0-9]+)\|([0-9]+)\|(.*)")

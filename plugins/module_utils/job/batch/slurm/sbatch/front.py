@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from .....errors import UserFault
-from ....request.handover import COMMAND_LINE, Handover, read_script_file
+from ....request.command_call import COMMAND_LINE, CommandCall, read_script_file
 from ....request.value_types import KeyFault, format_value
 from .. import comment, host_list
 from . import node_sizes
@@ -24,8 +24,8 @@ from .batch_script import Script, read_script
 
 if t.TYPE_CHECKING:
     from ....config.parameters import Policy
+    from ....request.demand import Demand, NodeSize
     from ....request.request import Request
-    from ....request.sizes import Demand, NodeSize
     from ...contract import GuestPlaces
 
 PROGRAM = "vsbatch"
@@ -92,7 +92,7 @@ class Call:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsbatch itself."""
         wrap = () if self.wrap is None else (f"--wrap={self.wrap}",)
         return (*self.options, *wrap, *self.operands)
 
@@ -171,7 +171,9 @@ def _without_value(name: str) -> UserFault:
     return UserFault(name, "its value is missing", "see vsbatch --help")
 
 
-def given(call: Call, script: Script, environment: t.Mapping[str, str], command: str = COMMAND) -> dict[str, str]:
+def read_option_values(
+    call: Call, script: Script, environment: t.Mapping[str, str], command: str = COMMAND
+) -> dict[str, str]:
     """Return the values of sbatch's options by their long names, as it takes them: its own call's count most.
 
     Args:
@@ -205,7 +207,7 @@ class Job:
     @property
     def options(self) -> dict[str, str]:
         """The options of sbatch, as it takes them."""
-        return given(self.call, self.script, self.call.variables, self.command)
+        return read_option_values(self.call, self.script, self.call.variables, self.command)
 
     @property
     def layers(self) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -268,12 +270,12 @@ class Job:
         """What no partition has, and sbatch would let wait for ever."""
         yield from node_sizes.object_to_sizes(self.options, known)
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what sbatch gets of a job without virtual machines."""
         piped = self.call.wrap is None and not self.call.operands
-        return Handover(self.call.argv, self.script.data if piped else None, -1, self.script.name)
+        return CommandCall(self.call.argv, self.script.data if piped else None, -1, self.script.name)
 
-    def asked_words(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
+    def job_options(self, request: Request, need: Demand, policy: Policy) -> tuple[str, ...]:
         """Return the options of the job: the user's, what its machines need, and the request.
 
         Raises:
@@ -289,17 +291,17 @@ class Job:
         )
         return (*sizes(options, need.cores, need.mem_mib), *self.call.options, *added, comment_of(request.to_json()))
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what sbatch gets; the request goes into the job's comment; see `Asked.submission`.
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
+        """Return what sbatch gets; the request goes into the job's comment; see `FrontJob.submission`.
 
         Raises:
             UserFault: the request does not fit, or the user counts nodes by features, without ours.
         """
-        options = self.asked_words(request, need, policy)
+        options = self.job_options(request, need, policy)
         path = self.call.operands[0] if self.call.operands else self.script.name
         text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
         note = "with the job's shell in its first line"
-        return Handover((*options, path, *self.call.operands[1:]), text, len(options), self.script.name, note), ()
+        return CommandCall((*options, path, *self.call.operands[1:]), text, len(options), self.script.name, note), ()
 
 
 def with_interpreter(script: Script, program: str) -> bytes:
@@ -316,7 +318,7 @@ def sizes(options: t.Collection[str], cores: int, mem_mib: int) -> tuple[str, ..
     """The options by which a job that asks for no processors, or no memory, gets what its guests need.
 
     Args:
-        options: long names of sbatch's options that are given (`given`).
+        options: long names of sbatch's options that are given (`read_option_values`).
         cores: that a node must give.
         mem_mib: the same of memory.
     """
@@ -328,7 +330,7 @@ def whole_nodes(options: t.Collection[str], policy: Policy) -> tuple[str, ...]:
     """Return the option by which a job has its nodes alone, where the site wants that and the user says nothing of it.
 
     Args:
-        options: long names of sbatch's options that are given (`given`).
+        options: long names of sbatch's options that are given (`read_option_values`).
         policy: the site's.
     """
     said_otherwise = {"exclusive", "oversubscribe"}.intersection(options)
@@ -341,7 +343,7 @@ def directory_by_name(options: t.Collection[str], variables: t.Mapping[str, str]
     sbatch takes the path without links (getcwd(3)), which guests have not where a home or a workspace is a link.
 
     Args:
-        options: long names of sbatch's options that are given (`given`).
+        options: long names of sbatch's options that are given (`read_option_values`).
         variables: of the user's environment.
     """
     name = variables.get("PWD", "")
@@ -358,7 +360,7 @@ def constraint(options: t.Mapping[str, str], feature: str | None) -> tuple[str, 
     Slurm reads `&` and `|` from left to right (tried on 22.05.8), so that what stands last counts for all before it.
 
     Args:
-        options: of sbatch (`given`).
+        options: of sbatch (`read_option_values`).
         feature: of the nodes that have guests; None: all have.
 
     Raises:

@@ -17,7 +17,7 @@ from .....text import format_mib
 from ....request.value_types import KeyFault, format_value
 
 if t.TYPE_CHECKING:
-    from ....request.sizes import NodeSize
+    from ....request.demand import NodeSize
 
 MIB_OF = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024 * 1024}
 UNCERTAIN = frozenset({"overcommit", "nodelist", "nodefile", "reservation", "clusters"})

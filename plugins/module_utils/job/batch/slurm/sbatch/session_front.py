@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from .....errors import UserFault
-from ....request.handover import Handover
+from ....request.command_call import CommandCall
 from ....request.value_types import KeyFault
 from ...shared.commands_directory import commands_directory
 from .. import job_shell
@@ -22,8 +22,8 @@ from .batch_script import Script
 
 if t.TYPE_CHECKING:
     from ....config.parameters import Policy
+    from ....request.demand import Demand
     from ....request.request import Request
-    from ....request.sizes import Demand
     from ...contract import GuestPlaces
 
 PROGRAM = "vsalloc"
@@ -102,12 +102,12 @@ class Job(front.Job):
         if "no-shell" in self.options:
             yield KeyFault("--no-shell", "", "a machine is there for the shell or the command in it: leave it out")
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what salloc gets of a job without virtual machines."""
-        return Handover(self.call.argv)
+        return CommandCall(self.call.argv)
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what salloc gets; the request goes into the job's comment; see `Asked.submission`.
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
+        """Return what salloc gets; the request goes into the job's comment; see `FrontJob.submission`.
 
         Raises:
             UserFault: as of `front.Job.submission`.
@@ -120,4 +120,4 @@ class Job(front.Job):
             f"{policy.prefix_nodes}/bin/vtorque-shell",
         )
         command = (job_shell.COMMAND, *self.call.operands) if self.call.operands else ()
-        return Handover((*self.asked_words(request, need, policy), *step, *command)), ()
+        return CommandCall((*self.job_options(request, need, policy), *step, *command)), ()

@@ -62,7 +62,7 @@ class Arguments:
         argv: all of them, untouched and in order.
         options: what qsub (or vsub) reads as options, in order.
         operands: indices of the words that are neither options nor values.
-        permute: were options read after the operand too?
+        permute: whether options were read after the operand too.
     """
 
     argv: tuple[str, ...]
@@ -76,7 +76,7 @@ class Arguments:
 
         Args:
             argv: arguments, without the program's name.
-            permute: are options read after the operand too?  False where POSIXLY_CORRECT is set.
+            permute: whether options are read after the operand too; False where POSIXLY_CORRECT is set.
         """
         options: list[Option] = []
         operands: list[int] = []
@@ -113,7 +113,7 @@ class Arguments:
         return {r.name: r.value for option in self.all("l") for r in read_resources(option.value or "")}
 
     def without(self, *names: str) -> Arguments:
-        """The same without the options of these names and their values; flags that share a word stay."""
+        """Return the arguments without the options of these names and their values; flags that share a word stay."""
         argv: list[str | None] = list(self.argv)
         for option in reversed([option for option in self.options if option.name in names]):
             if option.value_word > option.word:
@@ -125,11 +125,11 @@ class Arguments:
         return self._again([word for word in argv if word is not None])
 
     def with_front(self, *argv: str) -> Arguments:
-        """The same with options put before all others."""
+        """Return the arguments with options put before all others."""
         return self._again([*argv, *self.argv])
 
     def with_resource(self, name: str, value: str) -> Arguments:
-        """The same with `-l name=value`: in place of the value that counts, or put before all other options."""
+        """Return the arguments with `-l name=value`, in place of the value that counts, or before all other options."""
         for option in reversed(self.all("l")):
             for resource in reversed(read_resources(option.value or "")):
                 if resource.name == name:

@@ -111,7 +111,7 @@ def read(data: bytes, name: str, prefix: bytes = PREFIX) -> Script:
                 _number, start, line = lines[index]
                 places = [*more, *range(start, start + len(line))]
                 index += 1
-            split_words = tuple(_words(data, places))
+            split_words = tuple(_split_arguments(data, places))
             directives.append(Directive(number, split_words, Arguments.read([word.text for word in split_words])))
         elif _is_command(line, text):
             break
@@ -143,7 +143,7 @@ def _is_command(line: bytes, text: bytes) -> bool:
     return bool(text) and not text.startswith(b"#")
 
 
-def _words(data: bytes, places: t.Sequence[int]) -> t.Iterator[Word]:
+def _split_arguments(data: bytes, places: t.Sequence[int]) -> t.Iterator[Word]:
     """The words of a directive; an unmatched quote, which qsub refuses, reaches to the end."""
     word, quote, escaped = bytearray(), 0, False
     covered: list[int] = []

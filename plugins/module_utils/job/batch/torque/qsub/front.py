@@ -11,18 +11,18 @@ import typing as t
 
 from .....errors import UserFault
 from .....frozen import frozen
-from ....request.handover import COMMAND_LINE, Handover, read_script_file
+from ....request.command_call import COMMAND_LINE, CommandCall, read_script_file
 from ....request.request import MARKER, PREFIX, Request
 from ....request.value_types import KeyFault, format_value, nearest
 from . import directives, script_text, variable_list
 from .arguments import VM, Arguments
 from .directives import Script
-from .node_request import count_hosts, object_to_sizes, raise_sizes, read_nodes_asked
+from .node_request import count_hosts, object_to_sizes, raise_sizes, read_node_request
 from .options import Options
 
 if t.TYPE_CHECKING:
     from ....config.parameters import Policy
-    from ....request.sizes import Demand, NodeSize
+    from ....request.demand import Demand, NodeSize
     from ...contract import GuestPlaces
 
 PROGRAM = "vsub"
@@ -99,7 +99,7 @@ class QsubCall:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The arguments without our own words."""
+        """The arguments without those of vsub itself."""
         return self.arguments.argv
 
     def read_script(self, read_input: t.Callable[[], bytes]) -> QsubJob:
@@ -131,7 +131,7 @@ class QsubJob:
     Attributes:
         options: of both.
         prefix: what the environment says for the beginning of directives; None: nothing.
-        piped: did the script come on standard input?
+        piped: whether the script came on standard input.
     """
 
     options: Options
@@ -177,7 +177,7 @@ class QsubJob:
     @property
     def hosts(self) -> int:
         """How many hosts the job asks for."""
-        return count_hosts(read_nodes_asked(self.options, []))
+        return count_hosts(read_node_request(self.options, []))
 
     @property
     def source(self) -> tuple[bytes, str]:
@@ -247,19 +247,22 @@ class QsubJob:
     def object_to_sizes(self, known: t.Sequence[NodeSize]) -> t.Iterator[KeyFault]:
         """What of `-l nodes` and `-l mem` cannot be read, or is more than a node has."""
         faults: list[KeyFault] = []
-        nodes = read_nodes_asked(self.options, faults)
+        nodes = read_node_request(self.options, faults)
         yield from faults
         yield from object_to_sizes(self.options, nodes, known)
 
-    def as_it_is(self) -> Handover:
+    def as_it_is(self) -> CommandCall:
         """Return what qsub gets of a job without virtual machines."""
-        return self._handover(self.options.arguments, None)
+        return self._command_call(self.options.arguments, None)
 
-    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[Handover, tuple[str, ...]]:
-        """Return what qsub gets, and what was raised; the request is the attribute `x`; see `Asked.submission`."""
-        options, notices = raise_sizes(self.options, read_nodes_asked(self.options, []), need, policy)
+    def submission(self, request: Request, need: Demand, policy: Policy) -> tuple[CommandCall, tuple[str, ...]]:
+        """Return what qsub gets, and what was raised; the request is the attribute `x`; see `FrontJob.submission`."""
+        options, notices = raise_sizes(self.options, read_node_request(self.options, []), need, policy)
         neutral = self.script.neutral if self.script.vm_texts else None
-        return self._handover(_ours(options, request, policy), neutral), (*notices, *self._working_directory())
+        return self._command_call(_vm_arguments(options, request, policy), neutral), (
+            *notices,
+            *self._working_directory(),
+        )
 
     def _working_directory(self) -> t.Iterator[str]:
         """A word where PBS_O_WORKDIR will not be the directory that it should be."""
@@ -273,21 +276,21 @@ class QsubJob:
             rest = format_value(left)
             yield f"PBS_O_WORKDIR will be {rest}: Torque keeps no more of {whole} in its list of variables"
 
-    def _handover(self, arguments: Arguments, neutral: bytes | None) -> Handover:
+    def _command_call(self, arguments: Arguments, neutral: bytes | None) -> CommandCall:
         if self.prefix is not None and not arguments.all("C"):
             # qsub(1B) promises PBS_DPREFIX, and the qsub of Torque 6 does not look at it
             arguments = arguments.with_front("-C", self.prefix)
         name, lines = self.script.name, ", ".join(map(str, self.vm_lines))
         note = "" if neutral is None else f"without the -{VM} of line {lines}"
         if self.piped:
-            return Handover(arguments.argv, self.script.data if neutral is None else neutral, -1, name, note)
+            return CommandCall(arguments.argv, self.script.data if neutral is None else neutral, -1, name, note)
         # the operand of `-I -x` is a command, and none of qsub's scripts
         refusal = "" if arguments.all("I") else script_text.find_fault(self.script.data, name)
         at = arguments.operands[0] if arguments.operands else -1
-        return Handover(arguments.argv, neutral, at, name, note, refusal)
+        return CommandCall(arguments.argv, neutral, at, name, note, refusal)
 
 
-def _ours(options: Options, request: Request, policy: Policy) -> Arguments:
+def _vm_arguments(options: Options, request: Request, policy: Policy) -> Arguments:
     """The arguments of qsub: the user's, and what makes a VM job of it."""
     other = options.resource("other")
     marks = other[0].split("+") if other and other[0] else []

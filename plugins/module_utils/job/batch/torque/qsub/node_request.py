@@ -10,17 +10,17 @@ import typing as t
 
 from .....errors import UserFault
 from .....text import format_mib
-from ....request.sizes import mem_mib
+from ....request.demand import parse_batch_memory
 from ....request.value_types import KeyFault, format_value
 from .arguments import NodeChunk, read_nodes
 from .options import Options
 
 if t.TYPE_CHECKING:
     from ....config.parameters import Policy
-    from ....request.sizes import Demand, NodeSize
+    from ....request.demand import Demand, NodeSize
 
 
-def read_nodes_asked(asked: Options, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
+def read_node_request(asked: Options, faults: list[KeyFault]) -> tuple[NodeChunk, ...]:
     """The node request, `1` when there is none."""
     found = asked.resource("nodes")
     if found is None:
@@ -56,7 +56,7 @@ def object_to_sizes(asked: Options, nodes: tuple[NodeChunk, ...], known: t.Seque
         yield KeyFault("ppn", str(ppn), f"more than any node of this site has ({most})", found[1] if found else "")
     memory, hosts = asked.resource("mem"), count_hosts(nodes)
     most = max((size.mem_mib for size in known), default=0) * hosts
-    if memory and most and (mem_mib(memory[0]) or 0) > most:
+    if memory and most and (parse_batch_memory(memory[0]) or 0) > most:
         whose = f"{hosts} nodes of this site have together" if hosts > 1 else "any node of this site has"
         yield KeyFault("mem", format_value(memory[0]), f"more than {whose} ({format_mib(most)})", memory[1])
 
@@ -78,7 +78,7 @@ def raise_sizes(
         asked = asked.raised("nodes", "+".join(map(str, wanted)))
     hosts = count_hosts(wanted)
     memory = asked.resource("mem")
-    mib = mem_mib(memory[0]) if memory else 0
+    mib = parse_batch_memory(memory[0]) if memory else 0
     if mib is not None and mib < need.mem_mib * hosts:  # Torque's is that of the whole job
         asked = asked.raised("mem", f"{need.mem_mib * hosts}mb")
         if memory:

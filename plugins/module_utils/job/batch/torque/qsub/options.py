@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from .....frozen import frozen
-from ....request.handover import COMMAND_LINE
+from ....request.command_call import COMMAND_LINE
 from .arguments import Arguments
 from .directives import Script
 
@@ -47,5 +47,5 @@ class Options:
         return None
 
     def raised(self, name: str, value: str) -> Options:
-        """The same with another value of a resource on the command line."""
+        """Return the options with another value of a resource on the command line."""
         return dataclasses.replace(self, arguments=self.arguments.with_resource(name, value))

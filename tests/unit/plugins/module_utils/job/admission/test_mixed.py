@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     SITE_DEFAULT,
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_terms
@@ -108,7 +108,7 @@ def test_plan_whose_mother_superior_is_bare_is_none() -> None:
 def test_number_and_what_speaks_against_it(
     wanted: int | None, origin: str, hosts: int, vm: int, message: str
 ) -> None:  # fmt: skip
-    resolved = Resolved({"nodes": wanted}, {"nodes": origin}, "")
+    resolved = ResolvedRequest({"nodes": wanted}, {"nodes": origin}, "")
     assert (mixed.vm_hosts(resolved, hosts), mixed.objection(resolved, hosts, open_terms("torque"))) == (vm, message)
 
 

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.
     SITE_DEFAULT,
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
@@ -23,7 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
 POOL = Offers(images=(ImageFacts("tiny@1", "debian", "x86_64"),))
 
 
-def resolved(text: str, **policy: str) -> Resolved:
+def resolved(text: str, **policy: str) -> ResolvedRequest:
     request = parse([(f"img=tiny,{text}".rstrip(","), "command line")])
     return resolve(request, Policy(**policy), POOL)  # type: ignore[arg-type]
 

@@ -24,8 +24,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.options import Options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import osv_script
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import osv_session
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.lost_guest import GuestLost, LostWatch
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.session import ConnectionLost, End
@@ -203,7 +203,7 @@ def test_output_and_status_come_from_the_console_alone(guest: Guest) -> None:
 def test_stop_of_the_shell_rings_and_the_program_goes_on(guest: Guest) -> None:
     """Root asks the batch server then, whether the job is suspended."""
     shell_message.offer(guest.directory, os.getuid())
-    bell = shell_message.Bell(guest.directory)
+    bell = shell_message.NotificationFifo(guest.directory)
 
     def says(token: str, _thread: str, console: socket.socket) -> None:
         os.kill(os.getpid(), signal.SIGTSTP)

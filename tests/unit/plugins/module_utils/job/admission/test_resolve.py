@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resources import (
@@ -34,6 +34,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.par
     Policy,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_file import PolicyErrors, load
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import Demand, NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.host_expressions import host_matches
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.keys import KEYS
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import (
@@ -41,7 +42,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
     RequestErrors,
     parse,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import Demand, NodeSize
 
 POOL = Offers(
     images=(
@@ -68,7 +68,7 @@ def loaded(directory: pathlib.Path, text: str) -> Policy:
     return load(write(directory, text), owner_uid=os.getuid())
 
 
-def ask(text: str, policy: Policy | None = None, offers: Offers = POOL) -> Resolved:
+def ask(text: str, policy: Policy | None = None, offers: Offers = POOL) -> ResolvedRequest:
     request = parse([(text, "command line")]) if text else Request()
     return resolve(request, policy or Policy(), offers)
 
@@ -248,18 +248,18 @@ def test_file_of_another_owner_or_in_an_open_directory_is_not_believed(tmp_path:
 def test_silent_request_gets_the_sites_defaults() -> None:
     resolved = ask("", Policy(img_default="debian12", vcpus_default=3))
     assert set(resolved.values) == set(KEYS)
-    assert (resolved.word("img"), resolved.figure("vcpus"), resolved.figure("ram")) == ("debian12@10", 3, 24576)
+    assert (resolved.text("img"), resolved.figure("vcpus"), resolved.figure("ram")) == ("debian12@10", 3, 24576)
     assert resolved.origins["img"] == "site default (debian12)"
     assert resolved.origins["vcpus"] == "site default"
-    assert resolved.word("fs_type") == "sharedfs"
+    assert resolved.text("fs_type") == "sharedfs"
     assert resolved.values["vcpu_pinning"] is True
-    assert resolved.word("disk") == ""
+    assert resolved.text("disk") == ""
 
 
 def test_request_wins_over_the_sites_defaults_and_its_shell_goes_along() -> None:
     request = parse([("img=tiny,distro=debian,vcpus=2", "job.sh, line 4")]).with_shell("/bin/zsh")
     resolved = resolve(request, Policy(img_default="debian12"), POOL)
-    assert (resolved.word("img"), resolved.figure("vcpus"), resolved.shell) == ("tiny.qcow2", 2, "/bin/zsh")
+    assert (resolved.text("img"), resolved.figure("vcpus"), resolved.shell) == ("tiny.qcow2", 2, "/bin/zsh")
     assert resolved.origins["vcpus"] == "job.sh, line 4"
 
 
@@ -277,7 +277,7 @@ def test_request_wins_over_the_sites_defaults_and_its_shell_goes_along() -> None
 )
 def test_image_is_found_and_its_record_fills_the_gaps(text: str, name: str, distro: str, arch: str) -> None:
     resolved = ask(text, offers=Offers(POOL.images, archs=("x86_64", "aarch64")))
-    assert (resolved.word("img"), resolved.word("distro"), resolved.word("arch")) == (name, distro, arch)
+    assert (resolved.text("img"), resolved.text("distro"), resolved.text("arch")) == (name, distro, arch)
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_images_of_users_are_the_sites_to_allow(tmp_path: pathlib.Path) -> None:
         assert "allow_user_images" in arguments
     for offers in (POOL, Offers(None)):
         found = resolve(own, allows, offers)
-        assert (found.word("img"), found.word("distro"), found.word("fs_type")) == (
+        assert (found.text("img"), found.text("distro"), found.text("fs_type")) == (
             "/home/a/own.qcow2", "ubuntu", "sharedfs",
         )  # fmt: skip
 
@@ -516,7 +516,7 @@ def test_own_image_has_no_record_that_could_tell_its_family(tmp_path: pathlib.Pa
         report = objections(f"img=/home/a/own.qcow2,distro=debian,fs_type={kind}", allows)
         assert report == {"fs_type": "an own image is read where it lies: fs_type=sharedfs"}
     found = ask("img=/home/a/own.qcow2,distro=debian", allows)
-    assert (found.word("fs_type"), found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
+    assert (found.text("fs_type"), found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
 
 
 def test_files_of_the_site_are_nobodys_before_vsub_has_found_them(tmp_path: pathlib.Path) -> None:
@@ -527,7 +527,7 @@ def test_files_of_the_site_are_nobodys_before_vsub_has_found_them(tmp_path: path
         "vm_prologue_default: ~/pre\nvm_epilogue_default: /etc/post\n",
     )
     found = ask("", policy)
-    assert [found.word(key) for key in ("disk", "metadata", "vm_prologue", "vm_epilogue")] == [""] * 4
+    assert [found.text(key) for key in ("disk", "metadata", "vm_prologue", "vm_epilogue")] == [""] * 4
 
 
 def test_image_without_a_digest_is_not_copied() -> None:
@@ -539,7 +539,7 @@ def test_image_without_a_digest_is_not_copied() -> None:
         parse([("img=old,distro=debian", "command line")]), Policy(filesystem_type_default="ramdisk"), plain
     )
     assert (found.values["fs_type"], found.origins["fs_type"]) == ("sharedfs", "nodes make no copy of it")
-    assert ask("img=debian12,fs_type=local").word("fs_type") == "local"
+    assert ask("img=debian12,fs_type=local").text("fs_type") == "local"
 
 
 @pytest.mark.parametrize("text", ["vrdma=1", "iocm=no", "unclot=disabled", "vcpu_pinning=false", "vms_per_node=1"])
@@ -566,11 +566,11 @@ def test_bounds_hold_at_both_ends() -> None:
 
 
 def test_pool_that_nobody_could_look_at_leaves_the_name_alone() -> None:
-    assert ask("img=whatever,distro=debian", offers=Offers(images=None)).word("img") == "whatever"
+    assert ask("img=whatever,distro=debian", offers=Offers(images=None)).text("img") == "whatever"
 
 
 def test_emulation_is_had_where_the_site_allows_it() -> None:
-    assert ask("img=debian12,hypervisor=qemu", Policy(allow_emulation=True)).word("hypervisor") == "qemu"
+    assert ask("img=debian12,hypervisor=qemu", Policy(allow_emulation=True)).text("hypervisor") == "qemu"
 
 
 def test_bounds_of_virtual_io_cores_must_not_cross() -> None:
@@ -730,8 +730,8 @@ def test_script_for_hooks_is_refused_where_the_batch_system_has_no_word_for_it(
 ) -> None:
     """Slurm does not tell the job's variables, without which a prologue is never run, and the job was held."""
     request = Request({key: "/home/alice/setup.sh", "img": "debian12"}, {key: "command line"})
-    assert resolve(request, Policy(), POOL).word(key) == "/home/alice/setup.sh"
-    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: not available with {printed} yet"):
+    assert resolve(request, Policy(), POOL).text(key) == "/home/alice/setup.sh"
+    with pytest.raises(RequestErrors, match=f"{key}=/home/alice/setup.sh: cannot run with {printed}"):
         resolve(request, Policy(batch_system=system), POOL)
 
 

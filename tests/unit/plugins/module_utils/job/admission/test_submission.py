@@ -23,8 +23,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque.qsub.options import Options
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request import attached_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request, RequestErrors
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import format_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,7 +42,7 @@ def submission(texts: list[str], script: bytes = b"", policy: Policy = POLICY) -
 
 
 def arguments(done: Submission) -> Arguments:
-    return Arguments.read(done.handover.argv)
+    return Arguments.read(done.command_call.argv)
 
 
 TEXT = st.text("ab =,:*'\"$\\é-", max_size=6)
@@ -194,7 +194,7 @@ def test_files_of_the_site_travel_as_if_the_user_had_named_them(tmp_path: pathli
     done = prepared([], SITE_FILES, str(tmp_path), disk=looked.append)
     assert sent(done).values == {"metadata": "/etc/more.yml"}
     assert set(sent(done).digests) == {"metadata"}
-    assert (done.resolved.word("metadata"), done.resolved.origins["metadata"]) == ("/etc/more.yml", "site default")
+    assert (done.resolved.text("metadata"), done.resolved.origins["metadata"]) == ("/etc/more.yml", "site default")
     (tmp_path / "data.img").touch()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/pre").symlink_to("gone")

@@ -18,7 +18,7 @@ JOB = parse_job((FIXTURES / "qstat-x-f-array-member-running.xml").read_bytes(), 
 
 
 def test_a_job_comes_back_as_it_was_kept(tmp_path: pathlib.Path) -> None:
-    job_snapshot.keep(JOB, tmp_path)
+    job_snapshot.save_snapshot(JOB, tmp_path)
     assert job_snapshot.read_snapshot(JOB.job_id, tmp_path) == JOB
     assert (tmp_path / layout.JOB).stat().st_mode & 0o777 == 0o400
 
@@ -28,12 +28,12 @@ def test_nothing_kept_is_no_fault(tmp_path: pathlib.Path) -> None:
 
 
 def test_another_job_is_not_taken_for_it(tmp_path: pathlib.Path) -> None:
-    job_snapshot.keep(JOB, tmp_path)
+    job_snapshot.save_snapshot(JOB, tmp_path)
     assert job_snapshot.read_snapshot("13[1].th", tmp_path) is None
 
 
 def test_what_others_could_write_is_not_believed(tmp_path: pathlib.Path) -> None:
-    job_snapshot.keep(JOB, tmp_path)
+    job_snapshot.save_snapshot(JOB, tmp_path)
     (tmp_path / layout.JOB).chmod(0o646)
     with pytest.raises(VTorqueError, match="not believed"):
         job_snapshot.read_snapshot(JOB.job_id, tmp_path)

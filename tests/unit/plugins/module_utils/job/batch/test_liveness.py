@@ -75,14 +75,14 @@ class Server:
 
 def test_the_server_is_asked_once_for_all_starts_of_a_job() -> None:
     server = Server(job())
-    is_alive = liveness.by_server(liveness.AskedOnce(server), "t1")  # type: ignore[arg-type]
+    is_alive = liveness.by_server(liveness.JobAnswers(server), "t1")  # type: ignore[arg-type]
     assert [is_alive("12[1].th", start) for start in (0, 1, 2)] == [True, False, True]
     assert server.asked == ["12[1].th"]
 
 
 def test_a_job_that_the_server_does_not_know_is_over_and_its_silence_is_not() -> None:
-    assert liveness.by_server(liveness.AskedOnce(Server(UnknownJob("job 1.th"))), "t1")("1.th", 1) is False  # type: ignore[arg-type]
-    is_alive = liveness.by_server(liveness.AskedOnce(Server(SiteFault("qstat", "no answer"))), "t1")  # type: ignore[arg-type]
+    assert liveness.by_server(liveness.JobAnswers(Server(UnknownJob("job 1.th"))), "t1")("1.th", 1) is False  # type: ignore[arg-type]
+    is_alive = liveness.by_server(liveness.JobAnswers(Server(SiteFault("qstat", "no answer"))), "t1")  # type: ignore[arg-type]
     for _again in range(2):
         with pytest.raises(SiteFault, match="no answer"):
             is_alive("1.th", 1)
@@ -90,7 +90,7 @@ def test_a_job_that_the_server_does_not_know_is_over_and_its_silence_is_not() ->
 
 def test_a_server_that_stays_silent_is_not_asked_for_every_job() -> None:
     server = Server(SiteFault("qstat", "no answer"))
-    is_alive = liveness.by_server(liveness.AskedOnce(server), "t1")  # type: ignore[arg-type]
+    is_alive = liveness.by_server(liveness.JobAnswers(server), "t1")  # type: ignore[arg-type]
     for number in range(100):
         with pytest.raises(SiteFault, match="no answer"):
             is_alive(f"{number}.th", 1)

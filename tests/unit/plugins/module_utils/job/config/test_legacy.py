@@ -12,7 +12,7 @@ import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.legacy import (
     GONE,
     NEW_NAMES,
-    Converted,
+    Conversion,
     convert,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import PARAMETERS, RETIRED
@@ -166,7 +166,7 @@ def test_comparison_is_complete() -> None:
 # a whole file
 
 
-def texts_of(done: Converted) -> dict[str, tuple[str, str]]:
+def texts_of(done: Conversion) -> dict[str, tuple[str, str]]:
     return {word.name: (word.fate, word.text) for word in done.entries}
 
 
@@ -236,7 +236,7 @@ def test_sample_of_a_site(tmp_path: pathlib.Path) -> None:
     )
     assert report["NFS_TIMEOUT"][0] == "refused"
     assert "allowed: a whole number from 1 to 3600" in report["NFS_TIMEOUT"][1]
-    assert done.needs_a_look
+    assert done.needs_review
     assert [word.line for word in done.entries] == sorted(word.line for word in done.entries)
     assert "IMG_DEFAULT" in [word.name for word in done.entries if word.text == "line 7 says it again"]
 
@@ -263,7 +263,7 @@ MAC_PREFIX="52:54:07"
 
 def test_originals_own_code_is_no_news() -> None:
     done = convert(AS_IT_CAME, "config.sh")
-    assert not done.needs_a_look
+    assert not done.needs_review
     policy = parse(done.text, "new").policy
     assert (policy.timeout, policy.mac_prefix, policy.trace_default) == (200, "52:54:07", False)
     report = texts_of(done)
@@ -276,7 +276,7 @@ def test_originals_own_code_is_no_news() -> None:
 def test_condition_of_the_sites_own_below_it_is_named() -> None:
     done = convert(AS_IT_CAME + "if [ -e /x ]; then\n  TIMEOUT=9\nfi\n", "config.sh")
     assert texts_of(done)["TIMEOUT"][0] == "skipped"
-    assert done.needs_a_look
+    assert done.needs_review
 
 
 def test_legacy_variables_of_roles_have_the_same_values() -> None:
@@ -315,7 +315,7 @@ def test_values_that_fit_each_other_are_kept() -> None:
     assert {word.fate for word in done.entries} == {"mapped"}
     policy = parse(done.text, "new").policy
     assert (policy.vms_per_node_default, policy.timeout, policy.prologue_timeout) == (8, 280, 285)
-    assert not done.needs_a_look
+    assert not done.needs_review
 
 
 @pytest.mark.parametrize("kill", ["", "KILL_USER_PROCESSES_AFTER_JOB=true\n", "KILL_USER_PROCESSES_AFTER_JOB=false\n"])
@@ -345,7 +345,7 @@ def test_snap_becomes_figures_in_the_record_and_for_an_exporter(old: str, metric
     assert fates["SNAP_MONITORING_ENABLED"][0] == "changed"
     assert fates["SNAP_BIN_DIR"][0] == "dropped"
     assert fates["SNAP_TAG_FORMAT"][0] == "mapped"
-    assert not done.needs_a_look
+    assert not done.needs_review
 
 
 @pytest.mark.parametrize("text", ["metrics: off", "metrics: 'off'", "metrics: OFF", "metrics: false"])

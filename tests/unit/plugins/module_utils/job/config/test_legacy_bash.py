@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.legacy_bash import (
     Assignment,
-    Skipped,
+    SkippedLine,
     read,
 )
 from hypothesis import assume, given, settings
@@ -221,7 +221,7 @@ def test_legacy_configuration_is_never_executed(tmp_path: pathlib.Path) -> None:
 def test_any_text_comes_to_an_end(text: str) -> None:
     found, skipped = read(text, {})
     assert all(isinstance(one, Assignment) and 1 <= one.line <= text.count("\n") + 1 for one in found)
-    assert all(isinstance(one, Skipped) and 1 <= one.line <= text.count("\n") + 1 for one in skipped)
+    assert all(isinstance(one, SkippedLine) and 1 <= one.line <= text.count("\n") + 1 for one in skipped)
 
 
 @given(st.text(alphabet="aZ09 /.:*?+^$_-'\"\\`\n\t;|&<>()#~", max_size=30))

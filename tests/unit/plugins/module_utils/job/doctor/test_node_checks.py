@@ -75,7 +75,7 @@ def test_alarm(tmp_path: pathlib.Path, config: str, timeout: int, state: str, me
     (tmp_path / "mom_priv").mkdir()
     (tmp_path / "mom_priv/config").write_text(config)
     policy = Policy(prologue_timeout=timeout, torque_home=str(tmp_path))
-    finding = node_checks.look_at_alarm(policy, hook_calls.hook_limits(policy))
+    finding = node_checks.check_alarm(policy, hook_calls.hook_limits(policy))
     assert finding.state == state
     assert message in finding.explanation
     assert bool(finding.problem) == bool(message)
@@ -244,7 +244,7 @@ def tools_that(directory: pathlib.Path, **scripts: str) -> pathlib.Path:
 )
 def test_rights_at_the_batch_server(tmp_path: pathlib.Path, scripts: dict[str, str], state: str, message: str) -> None:
     """A server that is silent says nothing of a node's rights."""
-    finding = doctor_checks.look_at_rights(tools_that(tmp_path, **scripts), "cn1")
+    finding = doctor_checks.check_rights(tools_that(tmp_path, **scripts), "cn1")
     assert finding.state == state
     assert finding.problem.startswith(message)
     assert ("operators += root@cn1" in finding.remedy) is (state == "bad")
@@ -260,7 +260,7 @@ def test_trial_of_rights_changes_and_lists_nothing(tmp_path: pathlib.Path, node:
         script = (tools / name).read_text()
         tell = f'printf "[%s]" "$@" >>{tmp_path}/{name}.told'
         (tools / name).write_text(script.replace("#!/bin/sh\n", f"#!/bin/sh\n{tell}\n"))
-    assert doctor_checks.look_at_rights(tools, node).state == "ok"
+    assert doctor_checks.check_rights(tools, node).state == "ok"
     assert (tmp_path / "pbsnodes.told").read_text() == f"{asked}[-N][][nowhere.invalid]"
     assert (tmp_path / "qstat.told").read_text() == "[-f][99999999]"
 
@@ -282,7 +282,7 @@ def test_names_of_others(
         return [(2, 1, 6, "", (known[name], 0))]
 
     monkeypatch.setattr(node_checks.socket, "getaddrinfo", resolve)
-    finding = node_checks.look_at_names(any_batch(names=("cn1", "cn2")), "cn1", "fe")
+    finding = node_checks.check_names(any_batch(names=("cn1", "cn2")), "cn1", "fe")
     assert finding.state == state
     assert finding.problem.startswith(message)
 
@@ -305,7 +305,7 @@ def test_program_that_a_user_could_choose_is_told(mom_priv: pathlib.Path) -> Non
 )
 def test_note(server: dict[str, t.Any], state: str, message: str) -> None:
     """A server that is silent, which is no fault of the node's, must not make a health check fail everywhere."""
-    finding = node_checks.look_at_note(any_batch(**server), "cn1")
+    finding = node_checks.check_note(any_batch(**server), "cn1")
     assert finding.state == state
     assert finding.problem.startswith(message)
 
@@ -347,14 +347,14 @@ def test_ways_to_other_nodes(
     tmp_path: pathlib.Path, names: tuple[str, ...], script: str, state: str, message: str
 ) -> None:
     """One that is not reached may itself be the one that is ill."""
-    finding = node_checks.look_at_ways(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
+    finding = node_checks.check_ssh(any_batch(names=names), "cn1", 5, ssh_that(tmp_path, script))
     assert finding.state == state
     assert finding.problem.startswith(message)
     assert bool(finding.problem) == bool(message)
 
 
 def test_ways_that_nobody_names() -> None:
-    finding = node_checks.look_at_ways(any_batch(silent=True), "cn1", 5)
+    finding = node_checks.check_ssh(any_batch(silent=True), "cn1", 5)
     assert (finding.state, finding.cell) == ("warn", "?")
 
 

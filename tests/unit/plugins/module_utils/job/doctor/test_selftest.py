@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.health_report import Finding
 
-EXPECTED = selftest.Expected("ab12", "alice", 1001, 1002, "/home/alice", True, 2, ("cn1", "cn2.site"), True)
+EXPECTED = selftest.ExpectedOutcome("ab12", "alice", 1001, 1002, "/home/alice", True, 2, ("cn1", "cn2.site"), True)
 OUTPUT = """\
 begin ab12
 host vcn1-1
@@ -37,11 +37,13 @@ RAW = {
     "exit_status": 23, "ended": 5.0, "left": [],
 }  # fmt: skip
 RECORD = JobRecord("7.fe", 1, pathlib.Path("/records/7.fe.1"), "", RAW)
-CAME = selftest.Came(23, OUTPUT, "ab12 on standard error\n", "ab12\n", RECORD)
+CAME = selftest.JobOutcome(23, OUTPUT, "ab12 on standard error\n", "ab12\n", RECORD)
 
 
-def found(expected: selftest.Expected = EXPECTED, **changes: t.Any) -> dict[str, Finding]:
-    return {finding.check: finding for finding in selftest.judge(expected, dataclasses.replace(CAME, **changes))}
+def found(expected: selftest.ExpectedOutcome = EXPECTED, **changes: t.Any) -> dict[str, Finding]:
+    return {
+        finding.check: finding for finding in selftest.check_outcome(expected, dataclasses.replace(CAME, **changes))
+    }
 
 
 def record(**changes: t.Any) -> JobRecord:
@@ -80,12 +82,12 @@ def test_all_is_proven() -> None:
         ),
         ("node file", {"output": OUTPUT.replace("counts 3", "counts 4")}, "has 3 lines of 2 hosts"),
         (
-            "ways",
+            "ssh",
             {"output": OUTPUT.replace("vcn2-1 vcn2-1", "vcn2-1 ")},
             "not reached by ssh from the first guest: vcn2-1",
         ),
-        ("ways", {"output": OUTPUT.replace("reached", "x")}, "the others"),
-        ("left", {"record": record(left=["vcn1-1"])}, "left behind: vcn1-1"),
+        ("ssh", {"output": OUTPUT.replace("reached", "x")}, "the others"),
+        ("leftovers", {"record": record(left=["vcn1-1"])}, "left behind: vcn1-1"),
         ("record", {"record": None}, "did not come to this host"),
         ("record", {"record": record(lost={"guest": "vcn1-1"})}, "says guest lost"),
     ],
@@ -102,7 +104,7 @@ def test_selftest_without_one_proof_fails_that_check_alone(proof: str, changes: 
     [
         ("output", {"output": "hello from .profile\n" + OUTPUT}, "something else writes"),
         ("errors", {"errors": "hello\nab12 on standard error\n"}, "hello"),
-        ("left", {"record": None}, "no record says"),
+        ("leftovers", {"record": None}, "no record says"),
     ],
 )
 def test_selftest_with_a_weaker_proof_warns(proof: str, changes: dict[str, t.Any], message: str) -> None:
@@ -125,8 +127,8 @@ def test_site_that_has_less_proves_less() -> None:
     less = dataclasses.replace(EXPECTED, home_is_shared=False, keeps_records=False, guests=1)
     one = OUTPUT.replace("node vcn2-1\nreached vcn2-1 vcn2-1\n", "").replace("counts 3 2", "counts 2 1")
     proofs = found(less, output=one.replace("found ab12", "found "), seen="", record=None)
-    assert {name: proofs[name].state for name in ("home", "record", "ways", "node file", "exit status")} == {
-        "home": "none", "record": "none", "ways": "none", "node file": "ok", "exit status": "ok",
+    assert {name: proofs[name].state for name in ("home", "record", "ssh", "node file", "exit status")} == {
+        "home": "none", "record": "none", "ssh": "none", "node file": "ok", "exit status": "ok",
     }  # fmt: skip
 
 
@@ -151,15 +153,17 @@ def test_script_says_what_is_expected_of_it(
     host = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout.strip()
     (tmp_path / "nodes").write_text(f"{host}\n{host}\n")
     job = open_trial(system)
-    (tmp_path / "job.sh").write_text(selftest.script("ab12", str(place), counts=job.COUNTS, node_file=job.NODE_FILE))
+    (tmp_path / "job.sh").write_text(
+        selftest.render_script("ab12", str(place), counts=job.COUNTS, node_file=job.NODE_FILE)
+    )
     done = subprocess.run(
         ["sh", str(tmp_path / "job.sh")], capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "HOME": "/home/alice", node_file: str(tmp_path / "nodes"), **variables},
     )  # fmt: skip
     assert done.returncode == selftest.STATUS
-    came = selftest.Came(done.returncode, done.stdout, done.stderr, (place / "seen").read_text(), None)
+    came = selftest.JobOutcome(done.returncode, done.stdout, done.stderr, (place / "seen").read_text(), None)
     one = dataclasses.replace(EXPECTED, guests=1, nodes=(host,))
-    proofs = {finding.check: finding for finding in selftest.judge(one, came)}
+    proofs = {finding.check: finding for finding in selftest.check_outcome(one, came)}
     assert {name for name, finding in proofs.items() if finding.state == "bad"} == {"machine", "user", "record"}
     assert "in no virtual machine" in proofs["machine"].problem
 
@@ -187,7 +191,7 @@ def worked(line: str, *printed: str) -> str:
 
 def test_workload_that_ends_well_is_proven_between_ssh_and_traces() -> None:
     proofs = found(WORK, output=worked("0 10.25 13.5"))
-    assert [name for name in proofs if name in ("ways", "workload", "left")] == ["ways", "workload", "left"]
+    assert [name for name in proofs if name in ("ssh", "workload", "leftovers")] == ["ssh", "workload", "leftovers"]
     assert proofs["workload"].state == "ok"
     assert selftest.workload_seconds(worked("0 10.25 13.5"), "ab12") == pytest.approx(3.25)
 
@@ -225,7 +229,9 @@ def test_script_runs_the_workload_as_it_is_and_bounds_its_output(
 ) -> None:
     (tmp_path / "nodes").write_text("other\n", encoding="utf-8")
     job = tmp_path / "job.sh"
-    text = selftest.script("ab12", str(tmp_path), counts="1 1", node_file=str(tmp_path / "nodes"), workload=workload)
+    text = selftest.render_script(
+        "ab12", str(tmp_path), counts="1 1", node_file=str(tmp_path / "nodes"), workload=workload
+    )
     job.write_text(text.replace("ssh ", "false "), encoding="utf-8")
     environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path / "tmp"), "HOME": "/nowhere"}
     (tmp_path / "tmp").mkdir()

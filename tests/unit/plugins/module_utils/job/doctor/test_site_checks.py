@@ -99,7 +99,7 @@ def test_place_of_records(tmp_path: pathlib.Path) -> None:
     mine = os.getuid()
 
     def found(host: str | None, directory: pathlib.Path = tmp_path) -> str:
-        return site_checks.look_at_records(Policy(record_host=host), "fe", directory, mine).state
+        return site_checks.check_records(Policy(record_host=host), "fe", directory, mine).state
 
     tmp_path.chmod(0o755)
     assert found("fe.site") == found("other") == "ok"
@@ -165,12 +165,12 @@ NODE = BatchNode("cn1", frozenset({"down", "offline"}), 4, 0, frozenset(), "")
 )
 def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, message: str) -> None:
     silent = Report("cn1", (Finding("ssh", "bad", "silent"),), asked=False)
-    found = site_checks.with_servers_word(silent, node).finding("note")
+    found = site_checks.add_server_state(silent, node).finding("note")
     assert found is not None
     assert (found.state, found.problem) == (state, message)
     assert site_checks.compare(silent, OURS, "1-a", "fe") == silent
-    assert site_checks.with_servers_word(Report("cn1", ()), node) == Report("cn1", ())
-    assert site_checks.with_servers_word(silent, None) == silent
+    assert site_checks.add_server_state(Report("cn1", ()), node) == Report("cn1", ())
+    assert site_checks.add_server_state(silent, None) == silent
 
 
 @pytest.mark.parametrize(
@@ -179,19 +179,19 @@ def test_word_on_a_node_that_is_silent(node: BatchNode, state: str, message: str
 def test_qsub_that_vsub_calls_on_this_host(tmp_path: pathlib.Path, regex_fe: str | None, parameter: str) -> None:
     qsub = tmp_path / "qsub"
     policy = dataclasses.replace(Policy(), regex_fe=regex_fe or Policy().regex_fe, **{parameter: str(qsub)})
-    absent = site_checks.look_at_qsub(policy, "fe")
+    absent = site_checks.check_qsub(policy, "fe")
     assert (absent.state, absent.problem, absent.remedy) == (
         "bad", f"vsub finds no {qsub}: nobody can submit here", f"correct {parameter}",
     )  # fmt: skip
     qsub.write_text("#!/bin/sh\n")
     qsub.chmod(0o755)
-    assert site_checks.look_at_qsub(policy, "fe").state == "ok"
+    assert site_checks.check_qsub(policy, "fe").state == "ok"
 
 
 def test_sbatch_that_is_called_on_a_site_with_slurm(tmp_path: pathlib.Path) -> None:
     policy = dataclasses.replace(Policy(), batch_system="slurm", pbs_qsub_on_fe=str(tmp_path / "qsub"))
     (tmp_path / "qsub").touch(0o755)
-    absent = site_checks.look_at_qsub(policy, "fe")
+    absent = site_checks.check_qsub(policy, "fe")
     assert (absent.state, absent.problem) == ("bad", f"vsub finds no {tmp_path}/sbatch: nobody can submit here")
     (tmp_path / "sbatch").touch(0o755)
-    assert site_checks.look_at_qsub(policy, "fe").state == "ok"
+    assert site_checks.check_qsub(policy, "fe").state == "ok"

@@ -76,7 +76,7 @@ def test_node_that_reported_a_fault_is_named(tmp_path: pathlib.Path, error: dict
     (start.directory / "error.json").write_text(json.dumps(error))
     failing = dataclasses.replace(start, places=dataclasses.replace(start.places, ansible=("/bin/false",)))
     with (tmp_path / "log").open("ab", buffering=0) as log:
-        found = playbook.play(failing, "prologue", until=time.monotonic() + 60, log=log)
+        found = playbook.run_playbook(failing, "prologue", until=time.monotonic() + 60, log=log)
     assert isinstance(found, NodeFault)
     assert (found.node, found.cause) == (node, "bridge" if error["cause"] == "bridge" else "")
 
@@ -127,7 +127,7 @@ def test_program_that_cannot_be_run_is_told(tmp_path: pathlib.Path) -> None:
     missing = dataclasses.replace(start, places=start_module.Places(node=("/nope",), ansible=("/nope",)))
     with (tmp_path / "log").open("ab", buffering=0) as log:
         assert "/nope" in str(playbook.remove_here(missing, "t1", timeout_s=60, log=log))
-        assert "/nope" in str(playbook.play(missing, "epilogue", until=time.monotonic() + 60, log=log))
+        assert "/nope" in str(playbook.run_playbook(missing, "epilogue", until=time.monotonic() + 60, log=log))
 
 
 def test_sister_removes_every_start_whatever_becomes_of_the_first(
@@ -178,6 +178,6 @@ def test_ansibles_settings_are_of_the_template_in_the_sites_own_directory(tmp_pa
     (tmp_path / "templates/ansible.cfg.j2").write_text("[ours]\n")
     start = start_module.Start("7.head", 1, start_module.Places(tmp_path / "run", tmp_path / "state"))
     files.make_directory(start.directory)
-    own = ansible_process.Player(("/bin/false",), tmp_path / "run")
+    own = ansible_process.PlaybookRunner(("/bin/false",), tmp_path / "run")
     playbook.prepare(start, None, Policy(template_dir=str(tmp_path / "templates")), own)
     assert own.settings.read_text() == "[ours]\n"

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.admission.resolve import (
     ImageFacts,
     Offers,
-    Resolved,
+    ResolvedRequest,
     resolve,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
@@ -41,7 +41,7 @@ def planned(keys: str, slots: t.Sequence[str] = FOUR, mem: str = "1tb", **policy
     return make_plan(job, site, OFFERS, node_file="\n".join(slots), timeout_s=60.0, find_owner=lambda *_: ALICE)
 
 
-def resolved(keys: str, policy: dict[str, t.Any]) -> Resolved:
+def resolved(keys: str, policy: dict[str, t.Any]) -> ResolvedRequest:
     return resolve(parse([(keys, "command line")]), Policy(**policy), OFFERS)
 
 

@@ -101,9 +101,9 @@ def test_show_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     os.chown(config, 0, 0)
     site.job("C")
     with pytest.raises(UserFault, match=r"no record of it in .*has not arrived: it is on t2"):
-        main.show(["job", "show", "11"], config)
+        main.run_subject(["job", "show", "11"], config)
     with pytest.raises(UserFault, match=r"no record of it in .*records are kept where"):
-        main.show(["job", "log", "12"], config)
+        main.run_subject(["job", "log", "12"], config)
 
 
 class Waiting:

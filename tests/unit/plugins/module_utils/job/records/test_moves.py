@@ -12,10 +12,10 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import moves, schema
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.moves import note_moved
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError, to_dict
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Moved
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import MovedGuest
 
-FIRST = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 100.0, 1.25, 0.2)
-SECOND = Moved("vcn2-1", "52:54:00:00:02:01", "cn2", "cn4", 50.0, 1.0)
+FIRST = MovedGuest("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 100.0, 1.25, 0.2)
+SECOND = MovedGuest("vcn2-1", "52:54:00:00:02:01", "cn2", "cn4", 50.0, 1.0)
 
 
 def test_collect_moves_joins_what_left_this_node_and_others_by_time(tmp_path: pathlib.Path) -> None:

@@ -10,8 +10,12 @@ import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import retention
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover.archive import COMING
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.retention import DAY_S, LOOK_S, Retired
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.retention import (
+    DAY_S,
+    LOOK_S,
+    RetentionReport,
+)
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer.archive import COMING
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 
 NOW = 1_000 * DAY_S
@@ -33,7 +37,7 @@ class Host:
             os.utime(path, (NOW - age * DAY_S,) * 2)
         return directory
 
-    def retire(self, days: int = 90, now: float = NOW) -> Retired:
+    def retire(self, days: int = 90, now: float = NOW) -> RetentionReport:
         return retention.retire(days, state_dir=self.state_dir, run_dir=self.run_dir, now=now)
 
 
@@ -45,7 +49,7 @@ def host(tmp_path: pathlib.Path) -> Host:
 def test_only_what_is_older_goes(host: Host) -> None:
     host.keep("1.head.1", 91)
     young = host.keep("2.head.1", 89)
-    assert host.retire() == Retired(("1.head.1",))
+    assert host.retire() == RetentionReport(("1.head.1",))
     assert [path.name for path in (host.state_dir / "records").glob("[0-9]*")] == [young.name]
 
 
@@ -67,13 +71,13 @@ def test_record_that_the_front_end_has_not_got_is_kept_longer_and_then_named(hos
         host.keep(name, age_days)
     for name in ("1.head.1", "2.head.1"):
         delivery_queue.mark_pending(name, host.state_dir)
-    assert host.retire() == Retired(("1.head.1", "3.head.1"), (), ("1.head.1",))
+    assert host.retire() == RetentionReport(("1.head.1", "3.head.1"), (), ("1.head.1",))
     assert [path.name for path in (host.state_dir / "spool").iterdir()] == ["2.head.1"]
 
 
 def test_incomplete_transfer_is_removed(host: Host) -> None:
     coming = [host.keep(f"{COMING}{number}.head.1.77", age_days) for number, age_days in ((1, 1), (2, 0))]
-    assert host.retire() == Retired()
+    assert host.retire() == RetentionReport()
     assert [path.exists() for path in coming] == [False, True]
 
 
@@ -85,7 +89,7 @@ def test_file_that_is_no_record_is_not_removed(host: Host, tmp_path: pathlib.Pat
     (records / "9.head.1").symlink_to(tmp_path / "elsewhere")
     (records / "8.head.1").write_text("")
     host.keep("lost+found", 1000)
-    assert host.retire() == Retired()
+    assert host.retire() == RetentionReport()
     assert (tmp_path / "elsewhere/file").exists()
     assert {path.name for path in records.iterdir()} == {"9.head.1", "8.head.1", "lost+found", ".looked"}
 
@@ -95,7 +99,7 @@ def test_looks_once_an_hour(host: Host) -> None:
     host.keep("1.head.1", 91)
     stamp = host.state_dir / "records/.looked"
     os.utime(stamp, (NOW, NOW))
-    assert host.retire(now=NOW + LOOK_S - 1) == Retired()
+    assert host.retire(now=NOW + LOOK_S - 1) == RetentionReport()
     assert host.retire(now=NOW + LOOK_S).removed == ("1.head.1",)
 
 
@@ -120,7 +124,7 @@ def test_log_that_has_grown_becomes_its_own_predecessor(host: Host) -> None:
 
 
 def test_host_without_records_has_nothing_to_do(tmp_path: pathlib.Path) -> None:
-    assert retention.retire(1, state_dir=tmp_path / "none", run_dir=tmp_path) == Retired()
+    assert retention.retire(1, state_dir=tmp_path / "none", run_dir=tmp_path) == RetentionReport()
     retention.bound_logs(tmp_path / "none")
 
 

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import job_record, schema, writer
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import transfer_format
 
 
 def write(directory: pathlib.Path, record: dict[str, t.Any]) -> str:

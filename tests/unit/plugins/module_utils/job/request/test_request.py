@@ -23,7 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.re
     log_wishes,
     parse,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import written
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.value_types import encode_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -327,7 +327,7 @@ def test_encoded_request_is_decoded_as_it_was(arguments: dict[str, str]) -> None
     assert back.values == request.values
     assert back.encode() == request.encode()
     assert set(request.values) == set(arguments)
-    again = parse([(f"{key}={written(value)}", "") for key, value in request.values.items()])
+    again = parse([(f"{key}={encode_value(value)}", "") for key, value in request.values.items()])
     assert again.values == request.values
 
 

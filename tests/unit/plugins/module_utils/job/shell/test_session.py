@@ -41,7 +41,7 @@ class Silent:
     early = False
     token = "0123456789abcdef"
 
-    def __init__(self, bell: shell_message.Bell) -> None:
+    def __init__(self, bell: shell_message.NotificationFifo) -> None:
         (self.out, self._out), (self.err, self._err) = os.pipe(), os.pipe()
         self._said, self.stdin = os.pipe()
         self._bell = bell
@@ -54,7 +54,7 @@ class Silent:
         for number in (signal.SIGTSTP, signal.SIGCONT):
             os.kill(os.getpid(), number)
             assert select.select(self._bell.filenos(), [], [], 60)[0]
-            self._bell.hush()
+            self._bell.read_all()
             while f"signal {int(number)}\n".encode() not in self.heard:
                 self.heard += os.read(self._said, 4096)
         for stream in (self._out, self._err):
@@ -70,7 +70,7 @@ class Silent:
 
 def test_stop_and_go_on_ring_and_reach_the_guest(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shell_message.offer(tmp_path, os.getuid())
-    bell = shell_message.Bell(tmp_path)
+    bell = shell_message.NotificationFifo(tmp_path)
     silent = Silent(bell)
     monkeypatch.setattr(session.line, "OwnLine", lambda _call: silent)
     (tmp_path / "ready.json").touch()
@@ -116,7 +116,7 @@ def test_time_in_suspension_is_no_silence_of_the_guest(tmp_path: pathlib.Path, m
             os.write(waking, bytes([signal.SIGCONT]))
 
     monkeypatch.setattr(session.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(session.shell_message, "ring", lambda _directory: line.resume())
+    monkeypatch.setattr(session.shell_message, "notify_worker", lambda _directory: line.resume())
     with LostWatch(tmp_path) as watch:
         talk = session.Conversation(RECORD, tmp_path, "batch", b"", watch, write)
         talk._talk(line, wakeup)  # type: ignore[arg-type]

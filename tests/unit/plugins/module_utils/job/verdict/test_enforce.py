@@ -12,7 +12,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.decide import Verdict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.enforce import (
-    Enforced,
+    EnforcementResult,
     enforce,
     message,
     outcome,
@@ -92,26 +92,26 @@ def test_verdict_is_done_or_a_safe_one(
 @pytest.mark.parametrize(
     ("verdict", "enforced", "lines"),
     [
-        (ELSEWHERE, Enforced("requeue", "t1"), [f"t1 is set offline: {NOTE}", "the job is tried again"]),
-        (HELD, Enforced("hold"), ["the job is held: qrls 7.th releases it for 3 more tries"]),
+        (ELSEWHERE, EnforcementResult("requeue", "t1"), [f"t1 is set offline: {NOTE}", "the job is tried again"]),
+        (HELD, EnforcementResult("hold"), ["the job is held: qrls 7.th releases it for 3 more tries"]),
         # which try it was is not known, of an array that is braked
-        (Verdict("site", "hold"), Enforced("hold"), ["the job is held: qrls 7.th releases it"]),
+        (Verdict("site", "hold"), EnforcementResult("hold"), ["the job is held: qrls 7.th releases it"]),
         (
             Verdict("site", "hold", tried=1, of=1),
-            Enforced("hold"),
+            EnforcementResult("hold"),
             ["the job is held: qrls 7.th releases it for one more try"],
         ),
         (
             AGAIN,
-            Enforced("hold", "", ("t1 is not set offline: x",)),
+            EnforcementResult("hold", "", ("t1 is not set offline: x",)),
             ["t1 is not set offline: x", "the job is held: qrls 7.th releases it"],
         ),
-        (HELD, Enforced("refuse", "", ("the job cannot be held: x",)), ["the job cannot be held: x"]),
-        (Verdict("node", "hold", lines=("the \x1b[31mbrake",), tried=1, of=3), Enforced("hold"),
+        (HELD, EnforcementResult("refuse", "", ("the job cannot be held: x",)), ["the job cannot be held: x"]),
+        (Verdict("node", "hold", lines=("the \x1b[31mbrake",), tried=1, of=3), EnforcementResult("hold"),
          ["the ?[31mbrake", "the job is held: qrls 7.th releases it"]),
     ],
 )  # fmt: skip
-def test_outcome_tells_what_was_done(verdict: Verdict, enforced: Enforced, lines: list[str]) -> None:
+def test_outcome_tells_what_was_done(verdict: Verdict, enforced: EnforcementResult, lines: list[str]) -> None:
     assert list(outcome(verdict, enforced, "qrls 7.th")) == lines
 
 

@@ -61,13 +61,13 @@ def settings(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> NodeSet
 
     for room in (present_absent, sweep):
         monkeypatch.setattr(room, "Domains", no_libvirt)
-    monkeypatch.setattr(sshd, "look", lambda *_words: BareHost("192.0.2.12", HOST_KEY))
+    monkeypatch.setattr(sshd, "check_sshd", lambda *_words: BareHost("192.0.2.12", HOST_KEY))
     return NodeSettings("cn2", 2, state_dir=tmp_path / "state", run_dir=tmp_path / "run", template_dir=None)
 
 
 def opened(settings: NodeSettings, job_id: str = JOB, start: int = 1, owner: messages.Owner = OWNER) -> pathlib.Path:
     """A start whose ways are open; its directory."""
-    bare_host.present(part(job_id, start, owner), settings, soon())
+    bare_host.ensure_bare_host(part(job_id, start, owner), settings, soon())
     bare_host.join(job_map(job_id, start), settings, soon())
     return settings.bare_dir / f"{job_id}.{start}"
 
@@ -79,7 +79,7 @@ def files(settings: NodeSettings) -> list[str]:
 
 
 def test_bare_host_admits_no_login_before_the_join(settings: NodeSettings) -> None:
-    found = bare_host.present(part(), settings, soon())
+    found = bare_host.ensure_bare_host(part(), settings, soon())
     assert found == BareHost("192.0.2.12", HOST_KEY)
     assert files(settings) == ["bare/7.head.1", "bare/7.head.1/owner.json"]
 
@@ -155,7 +155,7 @@ def test_absent_needs_no_libvirt_and_is_done_again(settings: NodeSettings) -> No
     opened(settings)
     assert present_absent.absent(JOB, 1, settings, soon()) == ("ssh access 7.head.1",)
     assert present_absent.absent(JOB, 1, settings, soon(), bare=True) == ()
-    assert present_absent.left(settings, JOB, 1, bare=True) == ()
+    assert present_absent.describe_leftovers(settings, JOB, 1, bare=True) == ()
     assert not start_lock.start_lock(settings, "7.head.1").exists()
 
 
@@ -167,10 +167,10 @@ def test_node_with_guests_of_the_start_is_not_taken_for_bare(settings: NodeSetti
 
 
 def test_start_that_is_over_opens_nothing(settings: NodeSettings) -> None:
-    bare_host.present(part(), settings, soon())
+    bare_host.ensure_bare_host(part(), settings, soon())
     bare_host.absent(JOB, 1, settings, soon())
     for late in (
-        lambda: bare_host.present(part(), settings, soon()),
+        lambda: bare_host.ensure_bare_host(part(), settings, soon()),
         lambda: bare_host.join(job_map(), settings, soon()),
     ):
         with pytest.raises(start_lock.StartOver):
@@ -179,7 +179,7 @@ def test_start_that_is_over_opens_nothing(settings: NodeSettings) -> None:
 
 
 def test_start_that_ends_in_the_middle_leaves_nothing(settings: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    bare_host.present(part(), settings, soon())
+    bare_host.ensure_bare_host(part(), settings, soon())
     real = bare_host._write_keys
 
     def and_it_is_over(*arguments: t.Any) -> None:
@@ -196,9 +196,9 @@ def test_sshd_that_is_not_made_for_it_leaves_nothing(settings: NodeSettings, mon
     def look(*_words: object) -> t.NoReturn:
         raise SiteFault("sshd of cn2 takes no keys of jobs")
 
-    monkeypatch.setattr(sshd, "look", look)
+    monkeypatch.setattr(sshd, "check_sshd", look)
     with pytest.raises(SiteFault):
-        bare_host.present(part(), settings, soon())
+        bare_host.ensure_bare_host(part(), settings, soon())
     assert files(settings) == []
     assert not start_lock.start_lock(settings, "7.head.1").exists()
 

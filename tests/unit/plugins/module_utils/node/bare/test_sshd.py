@@ -61,7 +61,7 @@ class Host:
         (self.place / "config").write_text(base + more)
 
     def look(self) -> t.Any:
-        return sshd.look("root", self.settings, "", Deadline.after(30))
+        return sshd.check_sshd("root", self.settings, "", Deadline.after(30))
 
 
 @pytest.fixture

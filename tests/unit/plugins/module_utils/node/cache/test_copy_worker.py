@@ -20,13 +20,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import (
+    copy_image,
     copy_queue,
     copy_worker,
     disk_space,
-    fetch,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copies import sources_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_queue import StillArriving, Want
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.copy_store import sources_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.locations import cache_of, limit_bytes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
@@ -218,7 +218,7 @@ def test_verify_replaces_a_copy_that_the_disk_does_not_give_back(
             raise images.unreadable(image, path, OSError(errno.EIO, "Input/output error"))
         return really(image, path, *more)
 
-    monkeypatch.setattr(fetch, "read", read)
+    monkeypatch.setattr(copy_image, "read", read)
     arguments = work(settings, verify=["tiny@1"])
     assert "the copy is broken, and goes: " in arguments[0]
     assert arguments[-1].startswith("local:tiny@1: fetched")
@@ -267,7 +267,7 @@ def test_missing_part_of_a_copy_is_promised_to_no_guest(
         look()
         return really(image, path, *more)
 
-    monkeypatch.setattr(fetch, "read", read)
+    monkeypatch.setattr(copy_image, "read", read)
     look()
     copy_queue.want(settings, TINY)
     work(settings)
@@ -290,7 +290,7 @@ def test_disk_that_guests_fill_under_a_copy_is_no_fault_of_the_node(
 
     monkeypatch.setattr(copy_queue, "ensure_worker", lambda _settings: None)
     monkeypatch.setattr(copy_worker, "promised_bytes", lambda *_words: promised)
-    monkeypatch.setattr(fetch, "_write", refuse)
+    monkeypatch.setattr(copy_image, "_write", refuse)
     copy_queue.want(settings, TINY)
     work(settings)
     error = copy_queue.failure(settings, TINY)

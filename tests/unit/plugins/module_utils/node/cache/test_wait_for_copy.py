@@ -98,9 +98,9 @@ def test_an_image_that_still_arrives_is_the_sites_fault_and_says_how_far_it_is(
     lock = start_lock.Lock(copy_queue.lock_of(node.settings))
     assert lock.take_now()
     what = Want("local", "disk@1")
-    copy_queue.tell(node.settings, copy_queue.Progress(what, 41 << 20, 100 << 20, 55 << 20))
+    copy_queue.report_progress(node.settings, copy_queue.Progress(what, 41 << 20, 100 << 20, 55 << 20))
     with pytest.raises(SiteFault, match=r"disk@1 is still arriving on cn1.*41 % of 100 MiB, 55 MiB/s") as caught:
-        present_absent.present(node.part(1, fs_type="local", **COPIED), node.settings, Deadline.after(0.5))
+        present_absent.ensure_guests(node.part(1, fs_type="local", **COPIED), node.settings, Deadline.after(0.5))
     assert caught.value.__class__ is copy_queue.StillArriving
     assert "image disk@1: 41 % of 100 MiB, 55 MiB/s" in capfd.readouterr().err
     lock.close()
@@ -256,11 +256,11 @@ def test_ramdisk_copies_reduce_guest_memory_and_are_removed_for_guests(
         memory.present(memory.part(1, fs_type="ramdisk", **COPIED))
     monkeypatch.setattr(memory_of_node, "node_mib", lambda: 70)
     memory.present(memory.part(1, start=2, fs_type="ramdisk", **COPIED))
-    assert ramdisk.held_bytes(memory.settings) > 4 << 20
+    assert ramdisk.used_bytes(memory.settings) > 4 << 20
     present_absent.absent(JOB, 2, memory.settings, memory.soon())
     monkeypatch.setattr(memory_of_node, "node_mib", lambda: 66)
     memory.present(memory.part(1, start=3))
-    assert ramdisk.held_bytes(memory.settings) == 0, "nobody stood on it, and a guest needed the memory"
+    assert ramdisk.used_bytes(memory.settings) == 0, "nobody stood on it, and a guest needed the memory"
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,4 @@ def test_last_file_system_that_was_mounted_counts(tmp_path: pathlib.Path) -> Non
 
 def test_node_without_a_ramdisk_pays_nothing(tmp_path: pathlib.Path) -> None:
     here: NodeSettings = image_pool.settings_for(tmp_path, ramdisk_dir=tmp_path / "none")
-    assert ramdisk.held_bytes(here) == 0
+    assert ramdisk.used_bytes(here) == 0

@@ -22,7 +22,7 @@ def faults(tree: Tree, *classes: PciClass, node: preflight.Node | None = None, o
     for number, pci_class in enumerate(classes):
         device = inventory.inspect(pci_class.addresses[0], tree.sys)
         uses = usage.Usage(tree.host).of(device)
-        chosen.append(preflight.Chosen(device, pci_class, number, uses, other))
+        chosen.append(preflight.ChosenDevice(device, pci_class, number, uses, other))
     seen = node or preflight.Node(
         inventory.has_groups(tree.sys), inventory.is_unsafe(tree.sys), inventory.has_vfio(tree.sys)
     )
@@ -118,7 +118,8 @@ def test_preflight_group_that_goes_along_passes_but_not_to_two_guests(tree: Tree
 
     def found(*guests: int) -> int:
         chosen = [
-            preflight.Chosen(one, class_of("any", one.address), guest) for one, guest in zip(both, guests, strict=True)
+            preflight.ChosenDevice(one, class_of("any", one.address), guest)
+            for one, guest in zip(both, guests, strict=True)
         ]
         return len(preflight.find_faults(chosen, preflight.Node(), RAM))
 
@@ -250,7 +251,7 @@ def test_preflight_names_all_faults_of_all_devices_in_one_error(tree: Tree) -> N
     for address in (NIC, DISK):
         device = inventory.inspect(address, tree.sys)
         uses = usage.Usage(tree.host).of(device)
-        found.append(preflight.Chosen(device, class_of("any", address), 0, uses))
+        found.append(preflight.ChosenDevice(device, class_of("any", address), 0, uses))
     error = preflight.error_of(preflight.find_faults(found, preflight.Node(), RAM), "cn1")
     assert isinstance(error, SiteFault)
     for sentence in ("no way to reset it", "eth9 has an address", "nvme0n1 is in use"):

@@ -25,7 +25,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices i
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import preflight
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import remains_without_libvirt
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.leftovers import (
+    list_leftovers_without_libvirt,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -260,7 +262,7 @@ def test_guests_of_a_start_have_one_region_that_goes_with_them(sharing: Node, pl
         assert [one.shares_region for one in sharing.seeds[-2:]] == [True, True]
         assert f"region {path.name}" in sharing.absent(start)
         assert list(place.iterdir()) == []
-    assert present_absent.left(sharing.settings) == ()
+    assert present_absent.describe_leftovers(sharing.settings) == ()
 
 
 def test_starts_of_a_node_have_regions_of_their_own(sharing: Node, place: pathlib.Path) -> None:
@@ -283,7 +285,7 @@ def test_region_of_a_start_that_did_not_come_up_is_removed(sharing: Node, place:
     assert len(list(place.iterdir())) == 1
     sharing.absent()
     assert list(place.iterdir()) == []
-    assert remains_without_libvirt(sharing.settings) == ()
+    assert list_leftovers_without_libvirt(sharing.settings) == ()
 
 
 def test_region_whose_qemu_was_killed_with_libvirt_is_removed(sharing: Node, place: pathlib.Path) -> None:
@@ -291,10 +293,10 @@ def test_region_whose_qemu_was_killed_with_libvirt_is_removed(sharing: Node, pla
     sharing.present(sharing.part(shared_mib=2))
     [path] = place.iterdir()
     sharing.hypervisor.forget()
-    assert f"device {path.name} of {KEY}" in present_absent.left(sharing.settings, "7.head", 1)
+    assert f"device {path.name} of {KEY}" in present_absent.describe_leftovers(sharing.settings, "7.head", 1)
     sharing.absent()
     assert list(place.iterdir()) == []
-    assert present_absent.left(sharing.settings) == ()
+    assert present_absent.describe_leftovers(sharing.settings) == ()
 
 
 def test_region_without_a_lease_is_told_and_strangers_files_are_not(sharing: Node, place: pathlib.Path) -> None:
@@ -303,7 +305,7 @@ def test_region_without_a_lease_is_told_and_strangers_files_are_not(sharing: Nod
         path.write_bytes(b"")
         os.chown(path, owner, owner)
     (place / "sem.other").write_bytes(b"")
-    found = sweep.look(sharing.settings, lambda *_start: True, lambda _job: True, Deadline.after(60))
+    found = sweep.inspect_starts(sharing.settings, lambda *_start: True, lambda _job: True, Deadline.after(60))
     assert [one.why for one in found] == [f"region vtorque-{0:016x}: whose it is cannot be told"]
 
 

@@ -40,7 +40,7 @@ def test_guest_has_the_device_by_its_seed_and_the_xml_of_one_without(node: Node)
     assert xml_of(node) == without
     assert leases.read_leases(node.settings) == ()
     node.absent(2)
-    assert present_absent.left(node.settings) == ()
+    assert present_absent.describe_leftovers(node.settings) == ()
 
 
 @pytest.mark.parametrize(("kind", "has"), [("", "none"), ("sriov", "sriov")])
@@ -49,7 +49,7 @@ def test_node_that_has_another_kind_refuses_the_start_and_makes_nothing(node: No
     with pytest.raises(UserFault, match=rf"guests of cn1 have no rxe \(RDMA here: {has}\)"):
         node.present(node.part(rdma="rxe"))
     assert node.hypervisor.running == {}
-    assert present_absent.left(node.settings) == ()
+    assert present_absent.describe_leftovers(node.settings) == ()
 
 
 def test_kind_that_no_module_has_is_refused_and_never_passed_over(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import do
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices import leases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import causes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.inventory import remains_without_libvirt
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal.leftovers import (
+    list_leftovers_without_libvirt,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.pci import DeviceWish
 
 from ..conftest import Node
@@ -59,7 +61,7 @@ def test_refused_device_leaves_no_trace_of_the_start(with_nic: Node, tree: Tree)
     tree.with_address.add("eth9")
     with pytest.raises(SiteFault, match="eth9 has an address"):
         with_nic.present(with_nic.part(pci=WISH))
-    assert remains_without_libvirt(with_nic.settings) == ()
+    assert list_leftovers_without_libvirt(with_nic.settings) == ()
     assert tree.driver(NIC) == "e1000e"
 
 
@@ -67,20 +69,22 @@ def test_device_of_a_start_that_did_not_come_up_is_given_back(with_nic: Node, tr
     with_nic.hypervisor.refuses = "vfio: error getting device"
     with pytest.raises(VTorqueError, match="vfio: error"):
         with_nic.present(with_nic.part(pci=WISH))
-    assert [thing.name for thing in remains_without_libvirt(with_nic.settings) if thing.kind == "device"] == [NIC]
+    assert [thing.name for thing in list_leftovers_without_libvirt(with_nic.settings) if thing.kind == "device"] == [
+        NIC
+    ]
     with_nic.absent()
     assert tree.driver(NIC) == "e1000e"
-    assert remains_without_libvirt(with_nic.settings) == ()
+    assert list_leftovers_without_libvirt(with_nic.settings) == ()
 
 
 def test_device_whose_qemu_was_killed_with_libvirt_is_given_back(with_nic: Node, tree: Tree) -> None:
     """Nobody knows of the guest any more but its lease."""
     with_nic.present(with_nic.part(pci=WISH))
     with_nic.hypervisor.forget()
-    assert f"device {NIC} of 7.head.1" in present_absent.left(with_nic.settings, "7.head", 1)
+    assert f"device {NIC} of 7.head.1" in present_absent.describe_leftovers(with_nic.settings, "7.head", 1)
     with_nic.absent()
     assert tree.driver(NIC) == "e1000e"
-    assert present_absent.left(with_nic.settings) == ()
+    assert present_absent.describe_leftovers(with_nic.settings) == ()
 
 
 def test_health_and_doctor_name_what_no_guest_can_have(with_nic: Node, tree: Tree) -> None:

@@ -124,7 +124,7 @@ class Switch:
 @pytest.fixture
 def switch(monkeypatch: pytest.MonkeyPatch) -> Switch:
     switch = Switch()
-    monkeypatch.setattr(open_vswitch, "ask_tool", switch.ask)
+    monkeypatch.setattr(open_vswitch, "run_tool", switch.ask)
     return switch
 
 
@@ -136,7 +136,7 @@ def having(node: Node, switch: Switch, monkeypatch: pytest.MonkeyPatch) -> Node:
         node.settings, rdma_kind="vhostuser", rdma_bridge="brv", rdma_addresses="10.8.0.0/14", confine_guests=True
     )
     monkeypatch.setattr(reachable, "reach", lambda *_words: reachable.Reach("10.77.0.11", (), (), (), ()))
-    for name in ("hold", "bind", "admit"):
+    for name in ("apply_rules", "bind", "admit"):
         monkeypatch.setattr(nft_rules, name, lambda *_words: None)
     return node
 
@@ -169,7 +169,7 @@ def test_guest_has_a_card_whose_port_and_socket_go_with_it(having: Node, switch:
         assert "port vtv1" in having.absent(start)
         assert (switch.ports, switch.flows) == ({}, [])
         assert list(having.settings.vhost_user_dir.iterdir()) == []
-        assert present_absent.left(having.settings) == ()
+        assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_libvirt_and_the_seed_are_given_the_card_and_memory_that_the_switch_reads(having: Node) -> None:
@@ -222,7 +222,7 @@ def test_guests_reach_those_of_their_job_once_it_is_known(
     having: Node, switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(join, "order_all", lambda orders, _deadline: {
-        channel.name: agent.Done(0, "") for channel, _script in orders
+        channel.name: agent.OrderResult(0, "") for channel, _script in orders
     })  # fmt: skip
     facts = having.present(having.part(2, rdma="vhostuser"))
     having.present(having.part(job_id="8.head", rdma="vhostuser"))
@@ -265,7 +265,7 @@ def test_switch_that_can_give_no_port_is_the_nodes_fault_and_the_doctors(
     assert having.hypervisor.running == {}
     switch.down = set()
     assert (switch.ports, switch.flows) == ({}, [])
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
     switch.down |= {down}
     with pytest.raises(NodeFault, match=pattern):
         causes.check_devices(having.settings)
@@ -283,13 +283,13 @@ def test_bridge_that_is_not_there_and_a_program_that_is_not_are_named(
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "")
     with pytest.raises(NodeFault, match="Open vSwitch: "):
-        open_vswitch._ask("ovs-no-such-program")
+        open_vswitch._run_query("ovs-no-such-program")
 
 
 def test_program_that_gives_no_answer_in_time_is_the_nodes_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_vswitch, "CALL_S", 0.01)
     monkeypatch.setattr(
-        open_vswitch, "ask_tool", lambda command, timeout_s: subprocess.run(["sleep", "60"], timeout=timeout_s)
+        open_vswitch, "run_tool", lambda command, timeout_s: subprocess.run(["sleep", "60"], timeout=timeout_s)
     )
     with pytest.raises(NodeFault, match="ovs-vsctl gave no answer within"):
         open_vswitch.list_ports()
@@ -301,7 +301,7 @@ def test_port_of_the_sites_with_such_a_name_is_left_alone(having: Node, switch: 
     assert list(switch.ports) == ["vtv1", "vtv2"]
     having.absent()
     assert list(switch.ports) == ["vtv1"]
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_port_that_the_switch_cannot_make_fails_the_start_and_goes(having: Node, switch: Switch) -> None:
@@ -311,14 +311,14 @@ def test_port_that_the_switch_cannot_make_fails_the_start_and_goes(having: Node,
     assert having.hypervisor.running == {}
     having.absent()
     assert switch.ports == {}
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_port_that_outlived_a_boot_is_found_without_a_lease_and_goes(having: Node, switch: Switch) -> None:
     having.present(having.part(rdma="vhostuser"))
     having.hypervisor.forget()
     leases.free(having.settings, "7.head.1")
-    assert "device vtv1 of 7.head.1" in present_absent.left(having.settings, "7.head", 1)
+    assert "device vtv1 of 7.head.1" in present_absent.describe_leftovers(having.settings, "7.head", 1)
     assert host_devices.free(having.settings, "7.head.1") == ("port vtv1",)
     assert (switch.ports, switch.flows) == ({}, [])
 
@@ -331,7 +331,7 @@ def test_switch_that_is_down_at_the_end_keeps_the_lease_for_the_sweep(having: No
     switch.down = set()
     assert "port vtv1" in having.absent()
     assert (switch.ports, leases.read_leases(having.settings)) == ({}, ())
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_guest_for_whom_no_port_is_left_waits(having: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def test_node_of_another_kind_or_without_a_number_gives_no_port(having: Node, sw
 
 
 def test_card_on_the_switch_is_none_that_the_packet_filter_holds(having: Node) -> None:
-    assert cards.held_devices("vrdma=10.9.2.1", 1, having.settings) == ()
+    assert cards.list_confined_devices("vrdma=10.9.2.1", 1, having.settings) == ()
     assert list(cards.confined("vrdma=10.9.2.1", 1, having.settings)) == []
 
 

@@ -95,7 +95,7 @@ class Card:
 @pytest.fixture
 def card(tree: Tree, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Card:
     card = Card(tree, tmp_path)
-    monkeypatch.setattr(virtual_function, "ask_tool", card.ask)
+    monkeypatch.setattr(virtual_function, "run_tool", card.ask)
     return card
 
 
@@ -131,14 +131,14 @@ def test_guest_has_a_function_with_an_identity_of_its_own_that_goes_with_it(
         assert [tree.driver(address) for address in VFS] == ["mlx5_core"] * 2
         assert [(one["address"], one["vlan_list"]) for one in card.functions] == [("00:00:00:00:00:00", [{}])] * 2
     assert leases.read_leases(having.settings) == ()
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
 
 
 def test_function_of_infiniband_gets_guids_and_no_mac(
     node: Node, tree: Tree, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = Card(tree, tmp_path, infiniband=True)
-    monkeypatch.setattr(virtual_function, "ask_tool", card.ask)
+    monkeypatch.setattr(virtual_function, "run_tool", card.ask)
     node.settings = dataclasses.replace(node.settings, rdma_kind="sriov", rdma_ports=(PORT,))
     node.present(node.part(rdma="sriov"))
     mac = f"5a{node.settings.mac(0)[2:]}"
@@ -192,7 +192,7 @@ def test_older_program_ip_is_understood(having: Node, monkeypatch: pytest.Monkey
     old = {"vf": 0, "mac": "5A:00:00:00:00:01", "vlan": 9, "spoofchk": True, "link_state": "enable"}
     answer = json.dumps([{"vfinfo_list": [old]}])
     monkeypatch.setattr(
-        virtual_function, "ask_tool", lambda command, _s: subprocess.CompletedProcess(command, 0, answer, "")
+        virtual_function, "run_tool", lambda command, _s: subprocess.CompletedProcess(command, 0, answer, "")
     )
     found = virtual_function._read_back(PORT, "0")
     assert (found["mac"], found["vlan"], found["trust"], found["state"]) == ("5a:00:00:00:00:01", "9", "off", "enable")
@@ -232,7 +232,7 @@ def test_card_that_cannot_give_any_is_the_nodes_fault_and_the_doctors(
     with pytest.raises(NodeFault, match=f"ens9: there is no such network card.*{message}") as caught:
         having.present(having.part(rdma="sriov"))
     assert caught.value.cause == "devices"
-    assert present_absent.left(having.settings) == ()
+    assert present_absent.describe_leftovers(having.settings) == ()
     with pytest.raises(NodeFault, match=message):
         causes.check_devices(having.settings)
     found = doctor.check_devices(having.settings)
@@ -288,7 +288,7 @@ def test_driver_that_hangs_puts_the_function_in_quarantine(
 def test_function_of_a_killed_start_comes_back_by_its_lease_alone(having: Node, card: Card, tree: Tree) -> None:
     having.present(having.part(rdma="sriov"))
     having.hypervisor.forget()
-    assert f"device {VFS[0]} of 7.head.1" in present_absent.left(having.settings, "7.head", 1)
+    assert f"device {VFS[0]} of 7.head.1" in present_absent.describe_leftovers(having.settings, "7.head", 1)
     having.absent()
     assert (tree.driver(VFS[0]), card.functions[0]["address"]) == ("mlx5_core", "00:00:00:00:00:00")
 

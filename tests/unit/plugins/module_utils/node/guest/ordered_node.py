@@ -10,7 +10,7 @@ import types
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, OrderResult
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
     write_guest_file,
@@ -34,12 +34,12 @@ class OrderedNode:
         self.settings = NodeSettings("n1", 1, state_dir=place / "state", run_dir=place / "run", **settings)
         self.job_id = job_id
         self.reported: dict[str, str] = {}
-        self.done: dict[str, Done] = {}
+        self.done: dict[str, OrderResult] = {}
         monkeypatch.setattr(ordering, "order_all", self._order_all)
 
-    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
+    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, OrderResult]:
         self.reported = {channel.name: script for channel, script in orders}
-        return {name: self.done.get(name, Done(0, "")) for name in self.reported}
+        return {name: self.done.get(name, OrderResult(0, "")) for name in self.reported}
 
     def directory(self, rank: int) -> pathlib.Path:
         return self.settings.start_dir(self.job_id, 1) / f"vn1-{rank + 1}"

@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import (
     HEARD,
     Channel,
-    Done,
+    OrderResult,
     order_all,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -83,14 +83,14 @@ def guest(tmp_path: pathlib.Path) -> t.Iterator[t.Callable[..., Guest]]:
 def test_every_guest_gets_its_order_and_all_answers_are_told(guest: t.Any) -> None:
     guests = [guest(answer(0, b"fine\n")), guest(answer(3, b"no\x1b[31m disk\n"))]
     done = order_all([(one.channel, f"echo {one.channel.name}") for one in guests], Deadline.after(PATIENCE_S))
-    assert done == {"vn1-1": Done(0, "fine"), "vn1-2": Done(3, "no disk")}
+    assert done == {"vn1-1": OrderResult(0, "fine"), "vn1-2": OrderResult(3, "no disk")}
     assert [one.order[1] for one in guests] == [b"echo vn1-1", b"echo vn1-2"]
     assert all(0 < one.order[0] <= PATIENCE_S for one in guests)
 
 
 def test_end_of_a_talk_that_was_broken_off_is_no_answer(guest: t.Any) -> None:
     late = guest(answer(0), output=answer(1, b"of the talk before") + GREETING)
-    assert order_all([(late.channel, "true")], Deadline.after(PATIENCE_S)) == {"vn1-1": Done(0, "")}
+    assert order_all([(late.channel, "true")], Deadline.after(PATIENCE_S)) == {"vn1-1": OrderResult(0, "")}
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_guest_that_never_ends_its_line_does_not_fill_our_memory(console: Cons
     console.path.write_bytes(b"x" * (1 << 20))
     assert console.read() == 1 << 20
     assert len(console._rest) <= 4096
-    assert len(console.last_words()) <= 1500
+    assert len(console.last_output()) <= 1500
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link"])
@@ -124,4 +124,4 @@ def test_no_control_character_gets_through(text: str) -> None:
 def test_any_bytes_can_be_read(data: bytes) -> None:
     console = Console(pathlib.Path("/nonexistent"), TOKEN)
     console._take(data)
-    assert all(character.isprintable() for character in console.last_words())
+    assert all(character.isprintable() for character in console.last_output())

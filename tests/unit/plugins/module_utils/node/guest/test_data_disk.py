@@ -10,7 +10,7 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import data_disk
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import OrderResult
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.user_disk import LOG
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
@@ -53,13 +53,13 @@ def test_guest_that_has_one_is_told(node: Node) -> None:
 @pytest.mark.parametrize(
     ("done", "kind", "message"),
     [
-        (Done(90, "x\nwhat is on it cannot be mounted\n"), UserFault, "what is on it cannot be mounted"),
-        (Done(1, "the disk has not come to the guest"), VTorqueError, "the disk has not come to the guest"),
-        (Done(124, ""), VTorqueError, "ended with status 124"),
+        (OrderResult(90, "x\nwhat is on it cannot be mounted\n"), UserFault, "what is on it cannot be mounted"),
+        (OrderResult(1, "the disk has not come to the guest"), VTorqueError, "the disk has not come to the guest"),
+        (OrderResult(124, ""), VTorqueError, "ended with status 124"),
     ],
 )
 def test_mount_or_unmount_that_fails_is_reported(
-    node: Node, done: Done, kind: type[VTorqueError], message: str
+    node: Node, done: OrderResult, kind: type[VTorqueError], message: str
 ) -> None:
     (node.directory(0) / LOG).touch()
     node.done = {"vn1-1": done}

@@ -105,7 +105,7 @@ class Scene:
         self.directory = directory
         self.domains = FakeDomains()
         self.neighbours = FakeNeighbours()
-        self.guests: list[readiness.Awaited] = []
+        self.guests: list[readiness.AwaitedGuest] = []
         self.ssh = directory / "ssh"
         self.answers(RIGHT)
 
@@ -128,12 +128,12 @@ class Scene:
         file = self.directory / "asked"
         return file.read_text().splitlines() if file.exists() else []
 
-    def guest(self, number: int = 1, **more: t.Any) -> readiness.Awaited:
+    def guest(self, number: int = 1, **more: t.Any) -> readiness.AwaitedGuest:
         directory = self.directory / f"vcn1-{number}"
         directory.mkdir()
         ssh_probe.write_known_hosts(directory / "known_hosts", f"ssh-ed25519 {'A' * 68} guest")
         console = Console(directory / "console.log", TOKEN)
-        guest = readiness.Awaited(
+        guest = readiness.AwaitedGuest(
             f"vcn1-{number}",
             f"52:54:00:00:01:0{number}",
             functools.partial(ssh_probe.SshProbe, self.ssh, directory / "known_hosts"),
@@ -144,7 +144,7 @@ class Scene:
         self.guests.append(guest)
         return guest
 
-    def says(self, guest: readiness.Awaited, text: str) -> None:
+    def says(self, guest: readiness.AwaitedGuest, text: str) -> None:
         with guest.console.path.open("a") as stream:
             stream.write(f"{text}\n")
 

@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import security_updates
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Channel, OrderResult
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
     write_guest_file,
@@ -40,7 +40,7 @@ class Node:
         )
         self.reported: dict[str, str] = {}
         self.left_s = 0.0
-        self.done: dict[str, Done] = {}
+        self.done: dict[str, OrderResult] = {}
         self.silent: VTorqueError | None = None
         monkeypatch.setattr(security_updates, "order_all", self._order_all)
         for rank in (0, 1):
@@ -49,12 +49,12 @@ class Node:
             directory.mkdir(parents=True)
             write_guest_file(directory, stored)
 
-    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, Done]:
+    def _order_all(self, orders: t.Sequence[tuple[Channel, str]], deadline: Deadline) -> dict[str, OrderResult]:
         self.reported = {channel.name: script for channel, script in orders}
         self.left_s = deadline.left_s()
         if self.silent is not None:
             raise self.silent
-        return {name: self.done.get(name, Done(0, "vtorque-updates done 0 1 ")) for name in self.reported}
+        return {name: self.done.get(name, OrderResult(0, "vtorque-updates done 0 1 ")) for name in self.reported}
 
     def install(self, seconds: float = LONG) -> tuple[GuestUpdates, ...]:
         return security_updates.install(JOB, 1, self.settings, Deadline.after(seconds))
@@ -103,19 +103,29 @@ def test_updates_without_time_left_are_not_begun(node: Node) -> None:
 @pytest.mark.parametrize(
     ("done", "outcome", "packages", "message"),
     [
-        (Done(0, "a\n\nvtorque-updates done 12 33 "), "done", 12, ""),
-        (Done(0, "vtorque-updates done 12 33"), "done", 12, ""),
-        (Done(0, "vtorque-updates timed out 8 60 3 more were not begun"), "timed out", 8, "3 more were not begun"),
-        (Done(0, "vtorque-updates failed 0 1 the lists: E: no"), "failed", 0, "the lists: E: no"),
-        (Done(124, "Reading"), "timed out", 0, "it was ended, and told nothing"),
-        (Done(2, "sh: syntax error"), "failed", 0, "ended with status 2: sh: syntax error"),
-        (Done(0, ""), "failed", 0, "ended with status 0: "),
-        (Done(0, "vtorque-updates done 123456 1 "), "failed", 0, "ended with status 0: vtorque-updates done 123456 1 "),
-        (Done(0, "x" * 9000), "failed", 0, f"ended with status 0: {'x' * 279}"),
+        (OrderResult(0, "a\n\nvtorque-updates done 12 33 "), "done", 12, ""),
+        (OrderResult(0, "vtorque-updates done 12 33"), "done", 12, ""),
+        (
+            OrderResult(0, "vtorque-updates timed out 8 60 3 more were not begun"),
+            "timed out",
+            8,
+            "3 more were not begun",
+        ),
+        (OrderResult(0, "vtorque-updates failed 0 1 the lists: E: no"), "failed", 0, "the lists: E: no"),
+        (OrderResult(124, "Reading"), "timed out", 0, "it was ended, and told nothing"),
+        (OrderResult(2, "sh: syntax error"), "failed", 0, "ended with status 2: sh: syntax error"),
+        (OrderResult(0, ""), "failed", 0, "ended with status 0: "),
+        (
+            OrderResult(0, "vtorque-updates done 123456 1 "),
+            "failed",
+            0,
+            "ended with status 0: vtorque-updates done 123456 1 ",
+        ),
+        (OrderResult(0, "x" * 9000), "failed", 0, f"ended with status 0: {'x' * 279}"),
     ],
 )
 def test_answer_about_updates_is_read_strictly(
-    node: Node, done: Done, outcome: str, packages: int, message: str
+    node: Node, done: OrderResult, outcome: str, packages: int, message: str
 ) -> None:
     """And it can be told to a mother superior, whatever it is."""
     node.done = {"vn1-2": done}

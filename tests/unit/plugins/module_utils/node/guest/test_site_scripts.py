@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import site_scripts
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import OrderResult
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 from .ordered_node import OrderedNode
@@ -74,12 +74,12 @@ def test_prologue_that_fails_is_the_sites_fault_and_an_epilogue_is_told(site: Si
     site.add_guest(0)
     site.script("prologue")
     site.script("epilogue")
-    site.done = {"vn1-1": Done(3, "no licence server")}
+    site.done = {"vn1-1": OrderResult(3, "no licence server")}
     with pytest.raises(SiteFault, match="guest vn1-1: ended with status 3: no licence server"):
         site.prologues()
     message = "the site's epilogue in guest vn1-1: ended with status 3: no licence server"
     assert site_scripts.run_epilogues(JOB, 1, site.settings) == (message,)
-    site.done = {"vn1-1": Done(124, "")}
+    site.done = {"vn1-1": OrderResult(124, "")}
     with pytest.raises(SiteFault, match="was not done in time"):
         site.prologues()
 
@@ -100,7 +100,7 @@ def test_order_runs_the_script_with_what_it_needs(site: Site, tmp_path: pathlib.
     script = b'#!/bin/bash\necho "%b"\nexit 9\n' % message
     variables = tuple(open_guest("torque").GUEST_VARIABLES.items())
     settings = dataclasses.replace(site.settings, guest_variables=variables)
-    order = site_scripts.order_of(script, "72[1].head", stored, settings)
+    order = site_scripts.format_script_order(script, "72[1].head", stored, settings)
     (tmp_path / "guest.env").write_text("VTORQUE_USER='al ice'\n")
     order = order.replace("/etc/vtorque/guest.env", str(tmp_path / "guest.env")).replace("/run/", f"{tmp_path}/")
     done = subprocess.run(

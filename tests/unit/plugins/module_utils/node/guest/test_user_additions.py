@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.registry import open_guest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import user_additions
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import OrderResult
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import clock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
@@ -68,19 +68,24 @@ def test_every_guest_is_told_to_begin_and_for_how_long(
     ("done", "kind", "why", "hint"),
     [
         (
-            Done(90, "a\nb\n\ncommand 1 ended with status 3"),
+            OrderResult(90, "a\nb\n\ncommand 1 ended with status 3"),
             UserFault,
             "command 1 ended with status 3",
             "its last lines: a | b",
         ),
-        (Done(90, "\nfile /tmp/x: no"), UserFault, "file /tmp/x: no", ""),
-        (Done(91, "\npackages: x: not installed: E"), SiteFault, "packages: x: not installed: E", "guest_may_reach"),
-        (Done(124, "still at it"), UserFault, "was not done in time", "its last lines: still at it"),
-        (Done(143, ""), UserFault, "was not done in time", ""),
-        (Done(1, ""), UserFault, "ended with status 1", ""),
+        (OrderResult(90, "\nfile /tmp/x: no"), UserFault, "file /tmp/x: no", ""),
+        (
+            OrderResult(91, "\npackages: x: not installed: E"),
+            SiteFault,
+            "packages: x: not installed: E",
+            "guest_may_reach",
+        ),
+        (OrderResult(124, "still at it"), UserFault, "was not done in time", "its last lines: still at it"),
+        (OrderResult(143, ""), UserFault, "was not done in time", ""),
+        (OrderResult(1, ""), UserFault, "ended with status 1", ""),
     ],
 )
-def test_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault], why: str, hint: str) -> None:
+def test_end_says_whose_fault_it_is(node: Node, done: OrderResult, kind: type[UserFault], why: str, hint: str) -> None:
     node.guest(0)
     node.done = {"vn1-1": done}
     with pytest.raises(kind) as caught:
@@ -92,6 +97,6 @@ def test_end_says_whose_fault_it_is(node: Node, done: Done, kind: type[UserFault
 def test_faults_of_the_user_come_before_faults_of_the_site(node: Node) -> None:
     node.guest(0)
     node.guest(1)
-    node.done = {"vn1-1": Done(91, "packages: x"), "vn1-2": Done(90, "command 1 ended with status 3")}
+    node.done = {"vn1-1": OrderResult(91, "packages: x"), "vn1-2": OrderResult(90, "command 1 ended with status 3")}
     with pytest.raises(UserFault, match="vn1-2"):
         node.make()

@@ -39,7 +39,7 @@ class Looks:
 
     def look(self) -> degrading.NodeHealth:
         self.now += 120
-        _before, after = degrading.look(self.settings, self._read_message, Deadline.after(60), self.now)
+        _before, after = degrading.read_sources(self.settings, self._read_message, Deadline.after(60), self.now)
         known = degrading.read_health(self.settings)
         assert (known.sources, known.counters) == (after.sources, after.counters)
         return after
@@ -201,7 +201,7 @@ def test_program_reports_or_is_not_known(looks: Looks, monkeypatch: pytest.Monke
 
 def test_time_that_is_over_reads_no_source(looks: Looks) -> None:
     looks.message = "ERROR: disk"
-    _before, found = degrading.look(looks.settings, looks._read_message, Deadline.after(0), 1e9)
+    _before, found = degrading.read_sources(looks.settings, looks._read_message, Deadline.after(0), 1e9)
     assert found.degrading == ()
     assert all("no time was left" in one.unknown for one in found.sources)
 

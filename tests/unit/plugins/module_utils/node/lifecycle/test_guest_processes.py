@@ -16,7 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client, monitor
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount
 
 if t.TYPE_CHECKING:
@@ -32,21 +32,21 @@ def sharing(node: Node) -> t.Iterator[Node]:
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
     yield node
-    inventory.end_processes(node.settings, "7.head.1")
+    leftovers.end_processes(node.settings, "7.head.1")
     shared.rmdir()
 
 
 def virtiofsd_of(node: Node, guest: str) -> int:
     """The process that serves a guest's mount."""
     (pid,) = [
-        pid for pid, _key in inventory.processes(node.settings)
+        pid for pid, _key in leftovers.processes(node.settings)
         if f"/{guest}/vtorque0\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()
     ]  # fmt: skip
     return pid
 
 
 def test_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) -> None:
-    client.present(sharing.part(2), sharing.settings, sharing.soon())
+    client.request_guests(sharing.part(2), sharing.settings, sharing.soon())
     sharing.wait_for_words("watches the guests")
     os.kill(virtiofsd_of(sharing, "vcn1-2"), signal.SIGKILL)
     lost = sharing.wait_for(sharing.run_directory / "lost.json")
@@ -59,7 +59,7 @@ def test_guest_whose_mount_died_is_lost_and_the_mount_is_named(sharing: Node) ->
 def test_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> None:
     sharing.present(sharing.part(2))
     os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
-    client.present(sharing.part(2), sharing.settings, sharing.soon())
+    client.request_guests(sharing.part(2), sharing.settings, sharing.soon())
     lost = sharing.wait_for(sharing.run_directory / "lost.json")
     assert (lost["guest"], "/workspace" in lost["reason"]) == ("vcn1-1", True)
 
@@ -67,7 +67,7 @@ def test_mount_that_died_before_it_was_watched_is_told_of_too(sharing: Node) -> 
 def test_guest_that_ended_is_not_told_of_by_its_mount(sharing: Node) -> None:
     """Its virtiofsd ends with it, and may be heard before libvirt says what happened."""
     sharing.patch.setattr(monitor, "WORD_S", 3600.0)
-    client.present(sharing.part(), sharing.settings, sharing.soon())
+    client.request_guests(sharing.part(), sharing.settings, sharing.soon())
     sharing.wait_for_words("watches the guests")
     os.kill(virtiofsd_of(sharing, "vcn1-1"), signal.SIGKILL)
     sharing.hypervisor.forget()
@@ -90,9 +90,9 @@ def test_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
     try:
-        client.present(node.part(2, image=str(path)), node.settings, node.soon())
+        client.request_guests(node.part(2, image=str(path)), node.settings, node.soon())
         node.wait_for_words("watches the guests")
-        served = dict(inventory.processes(node.settings))
+        served = dict(leftovers.processes(node.settings))
         assert len(served) == 2
         (pid,) = [pid for pid in served if "vcn1-2/image" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
         os.kill(pid, signal.SIGKILL)
@@ -101,7 +101,7 @@ def test_guest_whose_own_image_is_out_of_reach_is_lost(node: Node) -> None:
             "vcn1-2", "its image is out of reach: the qemu-nbd of it on cn1 ended",
         )  # fmt: skip
         node.absent()
-        assert inventory.processes(node.settings) == ()
+        assert leftovers.processes(node.settings) == ()
     finally:
-        inventory.end_processes(node.settings, "7.head.1")
+        leftovers.end_processes(node.settings, "7.head.1")
         shutil.rmtree(path.parent)

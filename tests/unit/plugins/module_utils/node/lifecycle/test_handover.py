@@ -13,9 +13,9 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest import join
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import Done
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.guest.agent import OrderResult
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import client
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.handover import Hold
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.handover import CallerEnd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.layout import job_key
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import JobMap, KeyPair
@@ -27,18 +27,18 @@ if t.TYPE_CHECKING:
 KEY = KeyPair("-----BEGIN OPENSSH PRIVATE KEY-----\n", "ssh-ed25519 " + "A" * 68)
 
 
-def held(node: Node) -> Hold:
+def held(node: Node) -> CallerEnd:
     """Two guests, ready and held."""
-    hold = Hold()
-    client.present(node.part(2), node.settings, node.soon(), hold=hold)
+    hold = CallerEnd()
+    client.request_guests(node.part(2), node.settings, node.soon(), hold=hold)
     return hold
 
 
 @contextlib.contextmanager
 def asked_again(node: Node) -> t.Iterator[None]:
     """The same two guests, held by a second caller meanwhile."""
-    with Hold() as second:
-        client.present(node.part(2), node.settings, node.soon(), hold=second)
+    with CallerEnd() as second:
+        client.request_guests(node.part(2), node.settings, node.soon(), hold=second)
         yield
 
 
@@ -46,7 +46,9 @@ def tell(node: Node, status: int = 0) -> None:
     """Tell the guests of their job, as far as this node has to do with it."""
     node.patch.setattr(join, "script_of", lambda *_words: "")
     node.patch.setattr(
-        join, "order_all", lambda orders, _deadline: {channel.name: Done(status, "") for channel, _script in orders}
+        join,
+        "order_all",
+        lambda orders, _deadline: {channel.name: OrderResult(status, "") for channel, _script in orders},
     )
     join.join(JobMap(1, "join", "7.head", 1, "cn1", 60.0, (), KEY), node.settings, node.soon())
 
@@ -65,7 +67,7 @@ def test_guests_that_are_given_up_go_at_once(node: Node) -> None:
     assert node.things == []
     assert "nobody told them of their job" in node.log.read_text()
     with pytest.raises(VTorqueError, match="is over"):
-        client.present(node.part(2), node.settings, node.soon())
+        client.request_guests(node.part(2), node.settings, node.soon())
 
 
 def test_killed_caller_gives_up_its_guests(node: Node) -> None:
@@ -120,7 +122,7 @@ def test_second_caller_that_goes_removes_nothing(node: Node) -> None:
 
 
 def test_without_a_hold_they_stay(node: Node) -> None:
-    client.present(node.part(2), node.settings, node.soon())
+    client.request_guests(node.part(2), node.settings, node.soon())
     require_guests_until_the_epilogue(node, node.worker)
 
 

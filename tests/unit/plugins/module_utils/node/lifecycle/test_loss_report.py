@@ -13,7 +13,7 @@ import time
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import loss_report
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.loss_report import Telling
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.loss_report import LossReporter
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import event_log
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import from_dict
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import LostGuest
@@ -30,9 +30,9 @@ def collect_in(log: list[str]) -> event_log.Log:
     return take_line
 
 
-def run(script: str, log: list[str], times: int = 1) -> Telling:
+def run(script: str, log: list[str], times: int = 1) -> LossReporter:
     """A telling whose command is a line of shell, when that has ended so many times."""
-    one = Telling(["/bin/sh", "-c", script], LOST, collect_in(log))
+    one = LossReporter(["/bin/sh", "-c", script], LOST, collect_in(log))
     for _time in range(times):
         select.select(one.filenos(), [], [], 60)
         one.go_on()
@@ -76,7 +76,7 @@ def test_loss_report_waits_before_its_next_attempt() -> None:
 
 def test_command_that_is_not_there_is_a_word_not_heard() -> None:
     log: list[str] = []
-    one = Telling(["/nonexistent/vtorque-node"], LOST, collect_in(log))
+    one = LossReporter(["/nonexistent/vtorque-node"], LOST, collect_in(log))
     assert "No such file" in log[0]
     one.close()
 
@@ -86,7 +86,7 @@ def test_a_mother_superior_that_never_stops_fills_no_memory(tmp_path: pathlib.Pa
     go = tmp_path / "go"  # as a connection takes longer than to be bounded
     started = "i=0; while [ $i -lt 50 ]; do head -c 1048576 /dev/zero; i=$((i + 1)); done"
     waits = f"read word; until [ -e {go} ]; do sleep 0.01; done"
-    one = Telling(
+    one = LossReporter(
         ["/bin/sh", "-c", f"exec 1>&2; {waits}; {started}; sleep 600"],
         LOST,
         lambda text, level="info", component="": log.append(text),
@@ -110,7 +110,7 @@ def test_a_mother_superior_that_takes_the_word_and_says_nothing_has_not_been_tol
 ) -> None:
     monkeypatch.setattr(loss_report, "ANSWER_S", 0.2)
     log: list[str] = []
-    one = Telling(["/bin/sh", "-c", "exec sleep 600"], LOST, collect_in(log))
+    one = LossReporter(["/bin/sh", "-c", "exec sleep 600"], LOST, collect_in(log))
     assert one.due_s() <= 0.2
     assert select.select(one.filenos(), [], [], one.due_s() + 0.05)[0] == []
     one.go_on()
@@ -124,7 +124,7 @@ def test_reply_of_a_mother_superior_is_one_printable_line() -> None:
 
 
 def test_telling_at_work_ends_when_nobody_needs_it() -> None:
-    one = Telling(["/bin/sh", "-c", "sleep 600"], LOST, lambda _line: None)
+    one = LossReporter(["/bin/sh", "-c", "sleep 600"], LOST, lambda _line: None)
     one.go_on()
     assert one.filenos()
     one.close()

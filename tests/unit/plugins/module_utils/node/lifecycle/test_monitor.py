@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import cpus
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state.records import LostRecord
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Moved
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import MovedGuest
 
 if t.TYPE_CHECKING:
     from ..conftest import Node
@@ -31,7 +31,7 @@ def running(node: Node) -> Node:
     node.patch.setattr(monitor, "LAST_PAUSE_S", 0.05)
     node.open_log()
     (node.run_directory / "ready.json").write_text("{}")
-    client.present(node.part(2), node.settings, node.soon())
+    client.request_guests(node.part(2), node.settings, node.soon())
     node.wait_for_words("watches the guests")
     return node
 
@@ -62,7 +62,7 @@ def test_guest_that_moves_to_another_node_is_not_lost(running: Node) -> None:
     moves.order_move(guest, "cn3")
     running.hypervisor.pause("vcn1-1")
     (running.hypervisor.place / "vcn1-1.xml").unlink()
-    row = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.0, 1.0)
+    row = MovedGuest("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.0, 1.0)
     moves.note_moved(running.settings.record_dir(part.job_id, part.start), row, None)
     moves.end_move(guest)
     (running.hypervisor.place / "vcn1-2.xml").unlink()
@@ -93,7 +93,7 @@ def test_line_of_the_jobs_shell_is_in_the_log_once_and_cannot_pose(node: Node) -
     node.open_log()
     shell_message.offer(node.run_directory, 65534)
     shell_message.send_message(node.run_directory, "dropped: TMPDIR\n2026 forged\x1b[2J")
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     node.wait_for_words("the job's shell: dropped: TMPDIR\n")
     with (node.run_directory / shell_message.NAME).open("r+b", buffering=0) as fifo:
         fifo.write(b"second\n" * 500)
@@ -110,7 +110,7 @@ def test_end_of_the_start_is_no_loss(running: Node) -> None:
 
 def test_without_a_run_directory_the_log_has_it(node: Node) -> None:
     """On a sister, where nobody has begun one before; the job's owner may read it."""
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     node.wait_for_words("watches the guests")
     node.hypervisor.forget()
     node.wait_for_words("guest vcn1-1 is lost")
@@ -129,7 +129,7 @@ def test_sister_tells_the_mother_superior_of_the_first_guest_that_is_lost(node: 
         """echo '{"ok":true}'""",
     ]  # fmt: skip
     node.open_log()
-    client.present(node.part(2), node.settings, node.soon(), tell=command)
+    client.request_guests(node.part(2), node.settings, node.soon(), tell=command)
     node.wait_for_words("watches the guests")
     (node.hypervisor.place / "vcn1-2.xml").unlink()
     assert node.wait_for(report) == {
@@ -171,7 +171,7 @@ def test_kernels_word_counts_when_libvirt_has_none(node: Node) -> None:
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
     with node.qemu_that_libvirt_forgot(disk, disk) as process:
-        client.present(node.part(), node.settings, node.soon())
+        client.request_guests(node.part(), node.settings, node.soon())
         node.wait_for_words("watches the guests")
         node.hypervisor.dead = True
         node.wait_for_words("libvirt was lost")
@@ -203,7 +203,7 @@ def test_guests_move_to_the_cpuset_that_the_job_gets_after_its_hook(
     node.patch.setattr(monitor, "CPUSETS_LOOK_S", 0.01)
     node.patch.setattr(cpus.of_groups, "__defaults__", (mounts,))
     node.open_log()
-    client.present(node.part(), node.settings, node.soon(), cores=before, cpusets=("slurm*/uid_*/job_7",))
+    client.request_guests(node.part(), node.settings, node.soon(), cores=before, cpusets=("slurm*/uid_*/job_7",))
     node.wait_for_words("watches the guests")
     pinned = node.hypervisor.place / "vcn1-1.pinned"
     assert not pinned.exists()
@@ -223,5 +223,5 @@ def test_job_without_a_cpuset_keeps_its_guests_where_they_are(node: Node) -> Non
     node.patch.setattr(monitor, "CPUSETS_LOOK_S", 0.01)
     node.patch.setattr(monitor, "CPUSETS_S", 0.05)
     node.open_log()
-    client.present(node.part(), node.settings, node.soon(), cores=(0,), cpusets=("there/is/none",))
+    client.request_guests(node.part(), node.settings, node.soon(), cores=(0,), cpusets=("there/is/none",))
     node.wait_for_words("the job has no cpuset: its guests stay on cores 0")

@@ -61,7 +61,7 @@ def test_guest_takes_what_its_connection_has_written_before_it_stands_still(node
     node.patch.setattr(pausing, "unacknowledged_bytes", lambda _pids: asked.touch() or int(waits.exists()))
     node.patch.setattr(monitor, "FIRST_PAUSE_S", 0.05)
     (node.run_directory / "ready.json").write_text("{}")
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     node.wait_for_words("watches the guests")
     pause_order.order_pause(node.settings, KEY)
     node.wait_for_file(asked)
@@ -109,13 +109,13 @@ def test_ring_of_the_shell_has_the_server_asked_and_a_second_one_wakes_who_asks(
     asked, woken = node.settings.run_dir / "asked", node.settings.run_dir / "woken"
     follow = ["/bin/sh", "-c", f"touch {asked}; dd bs=1 count=1 2>/dev/null; touch {woken}; exec cat"]
     node.patch.setattr(pausing, "QUIET_S", 0.01)
-    client.present(node.part(), node.settings, node.soon(), follow=follow)
+    client.request_guests(node.part(), node.settings, node.soon(), follow=follow)
     node.wait_for_words("watches the guests")
     assert not asked.exists()
-    shell_message.ring(node.run_directory)
+    shell_message.notify_worker(node.run_directory)
     node.wait_for_file(asked)
     assert not woken.exists()
-    shell_message.ring(node.run_directory)
+    shell_message.notify_worker(node.run_directory)
     node.wait_for_file(woken)
     node.absent()
 
@@ -199,8 +199,8 @@ def test_follower_hands_on_that_a_job_is_to_leave_its_nodes(tmp_path: pathlib.Pa
     shell_message.offer(tmp_path, os.getuid())
     out = tmp_path / "rung"
     follower = pausing.Follower(["/bin/sh", "-c", f"exec cat >{out}"], tmp_path, lambda _line: None)
-    shell_message.ring(tmp_path, rung)
-    follower.hear(follower.filenos())
+    shell_message.notify_worker(tmp_path, rung)
+    follower.handle_events(follower.filenos())
     until = Deadline.after(60.0)
     while not (out.exists() and out.read_bytes()):
         assert not until.passed
@@ -216,7 +216,7 @@ def test_follower_of_a_job_that_is_saved_by_itself_has_it_done_in_time_without_a
     while not (out.exists() and shell_message.CHECKPOINT in out.read_bytes()):
         assert not until.passed
         assert follower.due_s() < 1.0
-        follower.hear(())
+        follower.handle_events(())
     follower.close()
     silent = pausing.Follower(["/bin/true"], tmp_path, lambda _line: None)
     assert silent.due_s() == float("inf")

@@ -56,7 +56,7 @@ def test_name_and_mac_follow_from_node_and_slot(node: Node) -> None:
 
 def test_guests_stay_on_the_cores_and_in_the_memory_of_the_job(node: Node) -> None:
     part = node.part(2)
-    present_absent.present(part, node.settings, Deadline.after(60), cores=(1, 2, 3, 8))
+    present_absent.ensure_guests(part, node.settings, Deadline.after(60), cores=(1, 2, 3, 8))
     for facts in node.hypervisor.running.values():
         root = ET.fromstring(facts.xml)
         assert root.find("vcpu").get("cpuset") == "1-3,8"  # type: ignore[union-attr]
@@ -96,7 +96,7 @@ def test_guest_that_died_is_made_anew(node: Node) -> None:
     node.hypervisor.forget()
     node.present()
     assert list(node.hypervisor.running) == ["vcn1-1"]
-    assert sorted(slots.taken(node.settings)) == [1]
+    assert sorted(slots.read_slots(node.settings)) == [1]
 
 
 def test_two_starts_share_nothing(node: Node) -> None:
@@ -106,7 +106,7 @@ def test_two_starts_share_nothing(node: Node) -> None:
     assert {first[0].mac, first[0].name}.isdisjoint({second[0].mac, second[0].name})
     node.absent(1)
     assert list(node.hypervisor.running) == [first[0].name]
-    assert list(slots.taken(node.settings).values()) == ["7.head.2/vcn1-1"]
+    assert list(slots.read_slots(node.settings).values()) == ["7.head.2/vcn1-1"]
 
 
 def test_a_start_ends_those_before_it_and_no_other_jobs(node: Node) -> None:
@@ -115,7 +115,11 @@ def test_a_start_ends_those_before_it_and_no_other_jobs(node: Node) -> None:
     node.present()
     node.present(node.part(start=2))
     node.present(node.part(2, start=3))
-    assert sorted(slots.taken(node.settings).values()) == ["17.head.1/vcn1-1", "7.head.3/vcn1-2", "7.head.3/vcn1-3"]
+    assert sorted(slots.read_slots(node.settings).values()) == [
+        "17.head.1/vcn1-1",
+        "7.head.3/vcn1-2",
+        "7.head.3/vcn1-3",
+    ]
     with pytest.raises(VTorqueError, match="is over"):
         node.present(node.part(start=2))
 
@@ -141,10 +145,10 @@ def test_start_that_ends_meanwhile_disturbs_no_other(node: Node, monkeypatch: py
         return look
 
     monkeypatch.setattr(pathlib.Path, "readlink", read)
-    assert slots.taken(node.settings) == {}
+    assert slots.read_slots(node.settings) == {}
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, ending(getattr(os, name)))
-    assert disk_space.taken_by_guests(node.settings.guests_dir) == disk_space.Taken()
+    assert disk_space.read_disk_use(node.settings.guests_dir) == disk_space.DiskUse()
     assert not gone.exists()
 
 
@@ -176,7 +180,7 @@ def test_absent_leaves_nothing_but_the_console(node: Node) -> None:
     removed = node.absent()
     assert removed == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []
-    assert present_absent.left(node.settings) == ()
+    assert present_absent.describe_leftovers(node.settings) == ()
     stored = node.settings.record_dir(JOB, 1) / "vcn1-1.console.log"
     assert stored.read_text() == "Linux version 6.1\n"
     assert {"52:54:00:01:02:01", "52:54:00:01:02:02"} in node.flushed
@@ -249,7 +253,7 @@ def test_absent_after_any_prefix_of_present_leaves_nothing(
 
 def test_present_ends_when_a_step_raises(node: Node) -> None:
     heard: list[str] = []
-    present_absent.present(node.part(), node.settings, node.soon(), heard.append)
+    present_absent.ensure_guests(node.part(), node.settings, node.soon(), heard.append)
     assert heard == [
         "libvirt", "what is there already", "slots and directories", "the disk of vcn1-1", "the seed of vcn1-1",
         "the start of vcn1-1", "the start of vcn1-1 by libvirt", "the wait for vcn1-1", "the facts of the guests",
@@ -267,10 +271,10 @@ def test_a_tombstone_is_seen_between_any_two_steps(node: Node) -> None:
                 start_lock.bury(node.settings, job_key(JOB, start))
 
         if number == 9:  # after the last step there is nothing to end
-            assert present_absent.present(node.part(start=start), node.settings, node.soon(), bury)
+            assert present_absent.ensure_guests(node.part(start=start), node.settings, node.soon(), bury)
         else:
             with pytest.raises(VTorqueError, match="is over"):
-                present_absent.present(node.part(start=start), node.settings, node.soon(), bury)
+                present_absent.ensure_guests(node.part(start=start), node.settings, node.soon(), bury)
         node.absent(start)
     assert node.things == []
 
@@ -284,7 +288,7 @@ def test_libvirt_that_does_not_answer_is_not_nothing(node: Node) -> None:
     node.hypervisor.dead = True
     with pytest.raises(NodeFault):
         node.absent()
-    left = present_absent.left(node.settings, JOB)
+    left = present_absent.describe_leftovers(node.settings, JOB)
     assert any(line.startswith("unknown: libvirt") for line in left)
     assert "directory 7.head.1" in left
     assert "slot 1 of 7.head.1" in left
@@ -295,7 +299,7 @@ def test_a_qemu_that_libvirt_forgot_is_seen_and_ended(node: Node) -> None:
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
     with node.qemu_that_libvirt_forgot(disk, disk) as process:
         node.hypervisor.forget()
-        assert f"process {process.pid} of 7.head.1" in present_absent.left(node.settings, JOB)
+        assert f"process {process.pid} of 7.head.1" in present_absent.describe_leftovers(node.settings, JOB)
         assert f"process {process.pid}" in node.absent()
         assert process.wait(60) == -9
 
@@ -304,7 +308,7 @@ def test_qemu_user_is_saved_before_the_first_guest_is_created(node: Node) -> Non
     """A qemu is known by it when libvirt has forgotten the guest and its directory has gone."""
     node.hypervisor.qemu_ids = (64055, 64055)
     node.settings.run_dir.mkdir()
-    node.patch.setattr(build, "make", _raise)
+    node.patch.setattr(build, "create_guests", _raise)
     with pytest.raises(KeyboardInterrupt):
         node.present()
     assert qemu_user.load_uids(node.settings) == {0, 64055}
@@ -316,7 +320,7 @@ def test_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: 
     node.present()
     disk = node.settings.guests_dir / "7.head.1/vcn1-1/disk.qcow2"
     with node.qemu_that_libvirt_forgot(disk, disk.parent / opens) as process:
-        assert not any("process" in line for line in present_absent.left(node.settings, JOB))
+        assert not any("process" in line for line in present_absent.describe_leftovers(node.settings, JOB))
         assert not any("process" in line for line in node.absent())
         assert process.poll() is None
         process.kill()
@@ -325,9 +329,12 @@ def test_process_that_only_names_a_guests_disk_is_left_alone(node: Node, opens: 
 def test_left_tells_jobs_and_starts_apart(node: Node) -> None:
     node.present(node.part(start=2))
     node.present(node.part(job_id="17.head"))
-    assert all("17.head" not in line for line in present_absent.left(node.settings, JOB))
-    assert present_absent.left(node.settings, JOB, 1) == ()
-    assert len(present_absent.left(node.settings)) == len(present_absent.left(node.settings, JOB)) * 2
+    assert all("17.head" not in line for line in present_absent.describe_leftovers(node.settings, JOB))
+    assert present_absent.describe_leftovers(node.settings, JOB, 1) == ()
+    assert (
+        len(present_absent.describe_leftovers(node.settings))
+        == len(present_absent.describe_leftovers(node.settings, JOB)) * 2
+    )
 
 
 @pytest.mark.parametrize(

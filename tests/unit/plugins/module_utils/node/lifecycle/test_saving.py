@@ -121,7 +121,7 @@ def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
     removed = saving.absent()
     assert f"directory {KEY}" in removed
     assert not saving.settings.start_dir("7.head", 1).exists()
-    assert slots.taken(saving.settings) == {}
+    assert slots.read_slots(saving.settings) == {}
 
 
 def test_start_that_ends_in_the_middle_of_saving_leaves_nothing(saving: Node) -> None:
@@ -235,7 +235,7 @@ def test_guests_wait_on_the_disk_where_rules_of_a_further_card_are_gone(saving: 
         path = saving.settings.start_dir("7.head", 1) / name / "facts.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "networks": "free=10.1.2.3 mine=172.31.0.1"}))
     held = {"vtq1", "vtq2", "vtq1n2", "vtq2n2"}
-    saving.patch.setattr(nft_rules, "held", lambda _settings: tuple(held))
+    saving.patch.setattr(nft_rules, "list_confined_devices", lambda _settings: tuple(held))
     with saving.hypervisor.connect("") as domains:
         assert room.lack(settings, KEY, domains) == ""
         held.remove("vtq2n2")
@@ -348,11 +348,11 @@ def test_removal_that_is_done_again_keeps_the_use_of_the_whole_life(saving: Node
 
 def test_memory_that_is_being_saved_is_promised_room_on_the_disk(saving: Node) -> None:
     guest = saving.settings.start_dir("7.head", 1) / "vcn1-1"
-    before = disk_space.taken_by_guests(saving.settings.guests_dir).promised_bytes
+    before = disk_space.read_disk_use(saving.settings.guests_dir).promised_bytes
     saved_memory.order_save(guest, 5 << 20)
-    assert disk_space.taken_by_guests(saving.settings.guests_dir).promised_bytes == before + (5 << 20)
+    assert disk_space.read_disk_use(saving.settings.guests_dir).promised_bytes == before + (5 << 20)
     saved_memory.memory_file(guest).write_bytes(saved_memory.COMPLETE)
-    assert disk_space.taken_by_guests(saving.settings.guests_dir).promised_bytes == before
+    assert disk_space.read_disk_use(saving.settings.guests_dir).promised_bytes == before
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,9 @@ def over(node: Node) -> bool:
 
 
 def test_worker_stays_and_holds_the_lock(node: Node) -> None:
-    found = client.present(node.part(2), node.settings, node.soon())
+    found = client.request_guests(node.part(2), node.settings, node.soon())
     assert [one.name for one in found] == ["vcn1-1", "vcn1-2"]
-    assert start_lock.is_held(node.lock)
+    assert start_lock.is_locked(node.lock)
     assert os.getsid(node.worker) == node.worker
     assert os.readlink(f"/proc/{node.worker}/fd/1") == str(node.log)
     pid = node.worker
@@ -106,7 +106,7 @@ def test_worker_stays_and_holds_the_lock(node: Node) -> None:
 
 def test_worker_writes_in_the_jobs_log(node: Node) -> None:
     node.open_log()
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     pid = node.worker
     node.wait_for_words(f"worker {pid} watches the guests of start 7.head.1")
     node.absent()
@@ -125,7 +125,7 @@ def test_worker_looks_for_circles_though_its_caller_did_without(node: Node) -> N
     node.patch.setattr(monitor.Watching, "run", run)
     gc.disable()
     try:
-        client.present(node.part(), node.settings, node.soon())
+        client.request_guests(node.part(), node.settings, node.soon())
     finally:
         gc.enable()
     node.wait_for_words("looks: True")
@@ -134,41 +134,41 @@ def test_worker_looks_for_circles_though_its_caller_did_without(node: Node) -> N
 def test_worker_keeps_no_descriptor_of_its_caller(node: Node) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
-    client.present(node.part(), node.settings, node.soon(), caller=writing)
+    client.request_guests(node.part(), node.settings, node.soon(), caller=writing)
     os.close(writing)
     assert os.read(reading, 1) == b""  # a caller reads until the last end is closed
 
 
 def test_second_request_gets_the_same_answer_and_no_second_worker(node: Node) -> None:
-    first = client.present(node.part(2), node.settings, node.soon())
+    first = client.request_guests(node.part(2), node.settings, node.soon())
     pid = node.worker
-    assert client.present(node.part(2), node.settings, node.soon()) == first
+    assert client.request_guests(node.part(2), node.settings, node.soon()) == first
     assert node.worker == pid
     assert not over(node)
 
 
 def test_other_request_for_the_start_is_refused(node: Node) -> None:
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     with pytest.raises(VTorqueError, match=f"process {node.worker} watches them"):
-        client.present(node.part(ram_mib=128), node.settings, node.soon())
+        client.request_guests(node.part(ram_mib=128), node.settings, node.soon())
     assert list(node.hypervisor.running) == ["vcn1-1"]
     assert not over(node)
-    assert start_lock.is_held(node.lock)
+    assert start_lock.is_locked(node.lock)
 
 
 def test_request_after_a_killed_worker_becomes_the_worker(node: Node) -> None:
-    first = client.present(node.part(), node.settings, node.soon())
+    first = client.request_guests(node.part(), node.settings, node.soon())
     killed = node.worker
     os.kill(killed, signal.SIGKILL)
     node.wait_for_the_end_of(killed)
-    assert client.present(node.part(), node.settings, node.soon()) == first
+    assert client.request_guests(node.part(), node.settings, node.soon()) == first
     assert node.worker != killed
 
 
 def test_start_that_is_over_is_refused(node: Node) -> None:
     node.absent()
     with pytest.raises(VTorqueError, match="is over"):
-        client.present(node.part(), node.settings, node.soon())
+        client.request_guests(node.part(), node.settings, node.soon())
     assert node.things == []
 
 
@@ -179,10 +179,10 @@ def test_failure_of_any_step_removes_all_and_keeps_its_class(node: Node, step: s
 
     at(node, step, fail)
     with pytest.raises(UserFault, match="no: because"):
-        client.present(node.part(2), node.settings, node.soon())
+        client.request_guests(node.part(2), node.settings, node.soon())
     assert node.things == []
     assert over(node)
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
 
 
 def test_fault_of_ours_is_answered_and_undone(node: Node) -> None:
@@ -191,7 +191,7 @@ def test_fault_of_ours_is_answered_and_undone(node: Node) -> None:
 
     at(node, "seed", fail)
     with pytest.raises(VTorqueError, match="a fault in vTorque itself: KeyError"):
-        client.present(node.part(2), node.settings, node.soon())
+        client.request_guests(node.part(2), node.settings, node.soon())
     assert node.things == []
 
 
@@ -202,13 +202,13 @@ def test_failed_removal_is_the_nodes_fault(node: Node) -> None:
 
     at(node, "start of the domain", fail)
     with pytest.raises(NodeFault) as caught:
-        client.present(node.part(2), node.settings, node.soon())
+        client.request_guests(node.part(2), node.settings, node.soon())
     assert caught.value.cause == "libvirt"
 
 
 @pytest.mark.parametrize(
     ("whom", "removal"),
-    [((), "take_away"), (("worker",), "_last_look")],
+    [((), "remove_under_lock"), (("worker",), "end_start")],
     ids=["by the worker", "by the front, whose worker was killed"],
 )
 def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it(
@@ -231,7 +231,7 @@ def test_removal_that_fails_in_a_way_that_nobody_foresaw_takes_no_answer_with_it
     node.patch.setattr(present_absent, removal, real)
     node.absent()
     assert node.things == []
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -251,16 +251,16 @@ def test_kill_of_any_process_at_any_step_leaves_nothing(
         assert node.things == []
     node.absent()
     assert node.things == []
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
 
 
 def test_worker_that_is_killed_while_the_job_runs_leaves_its_guests_to_the_epilogue(node: Node) -> None:
-    client.present(node.part(2), node.settings, node.soon())
+    client.request_guests(node.part(2), node.settings, node.soon())
     pid = node.worker
     os.kill(pid, signal.SIGKILL)
     node.wait_for_the_end_of(pid)
     assert len(node.hypervisor.running) == 2
-    assert not start_lock.is_held(node.lock)
+    assert not start_lock.is_locked(node.lock)
     assert node.absent() == ("domain vcn1-1", "domain vcn1-2", "directory 7.head.1", "slot 1", "slot 2")
     assert node.things == []
 
@@ -328,7 +328,7 @@ def test_answer_that_nobody_reads_is_a_cancel(node: Node) -> None:
     node.patch.setattr(worker._Worker, "_share", kill_who_asked)
     assert node.ask(node.part(2)).answer() == {}
     node.wait_for_file(start_lock.tombstone(node.settings, job_key("7.head", 1)))
-    with start_lock.held(node.lock, node.settings, node.soon()) as took_away:
+    with start_lock.lock_alone(node.lock, node.settings, node.soon()) as took_away:
         assert "domain vcn1-1" in took_away
     assert node.things == []
 
@@ -343,7 +343,7 @@ def test_cancel_that_meets_the_answer_is_a_cancel(node: Node) -> None:
 
     node.patch.setattr(worker._Worker, "_share", cancel)
     assert node.ask().answer()["error"]["what"] == "the request was cancelled"
-    with start_lock.held(node.lock, node.settings, node.soon()):
+    with start_lock.lock_alone(node.lock, node.settings, node.soon()):
         assert node.things == []
 
 
@@ -357,7 +357,7 @@ def test_deadline_holds_although_nobody_else_keeps_it(node: Node) -> None:
 
 
 def test_worker_that_is_told_to_end_takes_its_guests_with_it(node: Node) -> None:
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     pid = node.worker
     os.kill(pid, signal.SIGTERM)
     node.wait_for_the_end_of(pid)
@@ -366,7 +366,7 @@ def test_worker_that_is_told_to_end_takes_its_guests_with_it(node: Node) -> None
 
 
 def test_worker_that_hears_nothing_is_ended(node: Node) -> None:
-    client.present(node.part(), node.settings, node.soon())
+    client.request_guests(node.part(), node.settings, node.soon())
     pid = node.worker
     os.kill(pid, signal.SIGSTOP)
     assert present_absent.absent("7.head", 1, node.settings, Deadline.after(6.0)) == (
@@ -388,10 +388,10 @@ def test_lock_that_a_stranger_holds_is_waited_for_and_he_is_not_ended(node: Node
 
 def test_lock_is_free_again_and_tells_whether_it_is_held(node: Node) -> None:
     path = start_lock.start_lock(node.settings, "1.head.1")
-    assert not start_lock.is_held(path)
-    with start_lock.held(path, node.settings, node.soon()):
-        assert start_lock.is_held(path)
-    assert not start_lock.is_held(path)
+    assert not start_lock.is_locked(path)
+    with start_lock.lock_alone(path, node.settings, node.soon()):
+        assert start_lock.is_locked(path)
+    assert not start_lock.is_locked(path)
 
 
 def test_lock_that_was_taken_away_while_it_was_waited_for_is_nobodys(node: Node) -> None:
@@ -423,7 +423,7 @@ def test_worker_whose_lock_was_taken_away_does_not_stay(node: Node) -> None:
 
     node.patch.setattr(build, "wait_ready", wait)
     with pytest.raises(VTorqueError, match="is over"):
-        client.present(node.part(), node.settings, node.soon())
+        client.request_guests(node.part(), node.settings, node.soon())
     node.absent()
     assert node.things == []
 
@@ -438,7 +438,7 @@ def test_guests_of_a_start_that_is_over_are_no_answer(node: Node) -> None:
 
     node.patch.setattr(start_lock.Lock, "take", take)
     with pytest.raises(VTorqueError, match="is over"):
-        client.present(node.part(), node.settings, node.soon())
+        client.request_guests(node.part(), node.settings, node.soon())
     assert node.things == []
 
 
@@ -447,7 +447,7 @@ def shares(node: Node) -> bool:
     lock = start_lock.Lock(node.lock)
     try:
         lock.take(node.settings, Deadline.after(0.0), shared=True)
-    except start_lock.HeldTooLong:
+    except start_lock.LockTimeout:
         return False
     finally:
         lock.close()
@@ -458,11 +458,11 @@ def test_lock_is_held_alone_while_guests_are_made(node: Node) -> None:
     wait = node.reached(build, "wait_ready")
     asked = node.ask()
     wait()
-    assert (start_lock.is_held(node.lock), shares(node)) == (True, False)
+    assert (start_lock.is_locked(node.lock), shares(node)) == (True, False)
     os.kill(asked.pid, signal.SIGTERM)
     asked.answer()
 
 
 def test_lock_is_shared_while_guests_are_watched(node: Node) -> None:
-    client.present(node.part(), node.settings, node.soon())
-    assert (start_lock.is_held(node.lock), shares(node)) == (True, True)
+    client.request_guests(node.part(), node.settings, node.soon())
+    assert (start_lock.is_locked(node.lock), shares(node)) == (True, True)

@@ -171,7 +171,7 @@ def script(tmp_path: pathlib.Path, body: str) -> pathlib.Path:
 
 def test_static_map_is_asked_by_node_guests_per_node_and_number(tmp_path: pathlib.Path) -> None:
     path = script(tmp_path, '[ "$*" = "cn1 2 3" ] && echo 10.77.1.3')
-    assert addresses.ask_static_map(path, "cn1", 2, 3, Deadline.after(30)) == "10.77.1.3"
+    assert addresses.run_static_map(path, "cn1", 2, 3, Deadline.after(30)) == "10.77.1.3"
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_static_map_that_gives_no_address_is_the_sites_fault(
     tmp_path: pathlib.Path, body: str, within_s: float, message: str
 ) -> None:
     with pytest.raises(SiteFault, match=message):
-        addresses.ask_static_map(script(tmp_path, body), "cn1", 1, 1, Deadline.after(within_s))
+        addresses.run_static_map(script(tmp_path, body), "cn1", 1, 1, Deadline.after(within_s))
 
 
 def test_static_map_that_is_not_there_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SiteFault, match="ip_to_mac_script"):
-        addresses.ask_static_map(tmp_path / "none", "cn1", 1, 1, Deadline.after(1))
+        addresses.run_static_map(tmp_path / "none", "cn1", 1, 1, Deadline.after(1))
 
 
 @pytest.mark.parametrize("which", ["file", "directory"])
@@ -200,7 +200,7 @@ def test_a_static_map_that_others_can_write_is_not_run(tmp_path: pathlib.Path, w
     path = script(tmp_path, f"touch {tmp_path}/ran; echo 10.77.1.3")
     (path if which == "file" else tmp_path).chmod(0o777)
     with pytest.raises(SiteFault, match="others than root"):
-        addresses.ask_static_map(path, "cn1", 1, 1, Deadline.after(30))
+        addresses.run_static_map(path, "cn1", 1, 1, Deadline.after(30))
     assert not (tmp_path / "ran").exists()
 
 

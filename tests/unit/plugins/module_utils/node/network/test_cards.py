@@ -36,7 +36,7 @@ def test_cards_follow_from_number_and_slot() -> None:
     assert (second.tap, second.bridge, second.mac, second.interface) == (
         "vtq7n2", "br1", "72:54:00:01:02:07", "10.1.2.7/10",
     )  # fmt: skip
-    assert cards.written((first, second)) == "store=10.65.2.7 fast=10.1.2.7"
+    assert cards.format_addresses((first, second)) == "store=10.65.2.7 fast=10.1.2.7"
     assert cards.find_networks("", NODE) == ()
 
 

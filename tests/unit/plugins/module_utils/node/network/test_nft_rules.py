@@ -56,14 +56,14 @@ def elements(settings: NodeSettings, name: str) -> str:
 
 
 def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> None:
-    assert nft_rules.held(settings) == ()
+    assert nft_rules.list_confined_devices(settings) == ()
     for _again in range(2):
-        nft_rules.hold([FIRST, SECOND], WHOM, settings)
-        assert nft_rules.held(settings) == ("vtq1", "vtq2")
+        nft_rules.apply_rules([FIRST, SECOND], WHOM, settings)
+        assert nft_rules.list_confined_devices(settings) == ("vtq1", "vtq2")
     assert listed(settings).count("iifname vmap @guests") == 1
     assert nft_rules.let_go(["vtq1", "vtq7"], settings) == ("vtq1",)
     assert nft_rules.let_go(["vtq1"], settings) == ()
-    assert nft_rules.held(settings) == ("vtq2",)
+    assert nft_rules.list_confined_devices(settings) == ("vtq2",)
     assert "vtq1" not in listed(settings)
     assert nft_rules.let_go(["vtq2"], settings) == ("vtq2",)
     assert "vtq" not in listed(settings).replace("vtorque", "")
@@ -71,16 +71,16 @@ def test_guests_are_held_again_and_again_and_let_go(settings: NodeSettings) -> N
 
 def test_removal_after_a_flush_of_all_rules_succeeds(settings: NodeSettings) -> None:
     """As the distribution's own nftables.service does when it starts again; guests of later jobs are held again."""
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     subprocess.run([settings.nft, "flush", "ruleset"], check=True, timeout=20)
-    assert nft_rules.held(settings) == ()
+    assert nft_rules.list_confined_devices(settings) == ()
     assert nft_rules.let_go(["vtq1"], settings) == ()
-    nft_rules.hold([SECOND], WHOM, settings)
-    assert nft_rules.held(settings) == ("vtq2",)
+    nft_rules.apply_rules([SECOND], WHOM, settings)
+    assert nft_rules.list_confined_devices(settings) == ("vtq2",)
 
 
 def test_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     its_rules = chain(settings, "vtq1")
     assert f"ether saddr != {FIRST.mac} drop" in its_rules
     for rule in ("ip saddr 0.0.0.0 drop", "ip saddr != @vtq1_own drop", "arp saddr ip @vtq1_own accept"):
@@ -97,7 +97,7 @@ def test_address_is_bound_when_it_is_known(settings: NodeSettings) -> None:
 
 
 def test_the_batch_systems_ports_are_nobodys_but_a_jobs_own_guests(settings: NodeSettings) -> None:
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     lines = [line.strip() for line in chain(settings, "vtq1").splitlines()]
     barred = next(n for n, line in enumerate(lines) if "15001-15004" in line)
     assert "4789" in lines[barred]  # of the packets that carry private networks of jobs
@@ -148,7 +148,7 @@ def wait_until_forwarding(inside: list[str], port: str) -> None:
 def test_refused_connections_of_a_guest_are_reported_when_it_is_gone(settings: NodeSettings) -> None:
     """Up to a bound, and of what was for itself alone: not what it may, not what is for everybody."""
     inside = on_the_bridge(settings)
-    nft_rules.hold([FIRST, SECOND], WHOM, settings)
+    nft_rules.apply_rules([FIRST, SECOND], WHOM, settings)
     nft_rules.admit([FIRST._replace(address="10.77.0.100")], ["10.77.0.101"], [], settings)
     sent = [
         "10.77.0.101 tcp 4000", "10.9.1.1 tcp 27000", "224.0.0.251 udp 5353",  # its job; the site's; everybody
@@ -167,7 +167,7 @@ def test_refused_connections_of_a_guest_are_reported_when_it_is_gone(settings: N
 
 
 def test_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> None:
-    nft_rules.hold([FIRST, SECOND], WHOM, settings)
+    nft_rules.apply_rules([FIRST, SECOND], WHOM, settings)
     both = [FIRST._replace(address="10.77.0.100"), SECOND._replace(address="10.77.0.101")]
     for _again in range(2):
         nft_rules.admit(both, ["10.77.0.100", "10.77.0.101", "fe80::1"], ["10.77.0.12"], settings)
@@ -280,7 +280,7 @@ def passed(settings: NodeSettings) -> t.Callable[[t.Iterable[str]], int]:
 def test_what_else_a_hostile_root_sends_reaches_nobody(
     settings: NodeSettings, passed: t.Callable[[t.Iterable[str]], int]
 ) -> None:
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     nft_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
     assert passed(HARMLESS) == len(HARMLESS)
     assert [name for name, one in HOSTILE.items() if passed([one])] == []
@@ -291,7 +291,7 @@ def test_nobody_is_answered_as_by_a_server_of_addresses_wherever_a_guest_may_sen
     settings: NodeSettings, passed: t.Callable[[t.Iterable[str]], int], to: str
 ) -> None:
     """A bridge goes by the MAC address: the address within says nothing of who reads it."""
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     addresses = ["10.77.0.100", "10.77.0.101"]
     nft_rules.admit([FIRST._replace(address=addresses[0])], addresses, ["10.77.0.12"], settings)
     report = "0108" + "0000" + "02010600" + "00" * 12 + "0a4d0002" + "00" * 8 + OTHER + "00" * 230
@@ -320,7 +320,7 @@ def test_before_an_address_is_proven_a_guest_is_whom_it_was_told_to_be(
                   "link set outside up"):  # fmt: skip
         subprocess.run([*inside, "/usr/sbin/ip", *message.split()], check=True, timeout=20)
     wait_until_forwarding(inside, "port")
-    nft_rules.hold([FIRST, SECOND], WHOM, settings)
+    nft_rules.apply_rules([FIRST, SECOND], WHOM, settings)
     itself, another = neighbour(OWN, OWN_IP), neighbour(OWN, ANOTHERS_IP)
     borrowed = packet(6, segment(0x10, 7000), "0a080101", own=ANOTHERS_IP)
     assert passed([question(OWN)]) == 1
@@ -342,7 +342,7 @@ def test_before_an_address_is_proven_a_guest_is_whom_it_was_told_to_be(
 
 def test_guests_that_were_made_before_their_addresses_were_learned_go_too(settings: NodeSettings) -> None:
     """By an update of ours while they run."""
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     older = (
         'delete element bridge vtorque answered { "vtq1" : goto vtq1_answers }',
         "flush chain bridge vtorque to_guests",
@@ -360,7 +360,7 @@ def test_guests_that_were_made_before_their_addresses_were_learned_go_too(settin
 def test_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:
     nft_rules.check(settings)
     assert listed(settings) == ""
-    nft_rules.hold([FIRST], WHOM, settings)
+    nft_rules.apply_rules([FIRST], WHOM, settings)
     before = listed(settings)
     nft_rules.check(settings)
     assert listed(settings) == before
@@ -380,7 +380,7 @@ def test_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.P
     for nft, why in ((broken, "Operation not supported"), (tmp_path / "none", "No such file")):
         node = NodeSettings("cn1", 1, run_dir=tmp_path / "run", nft=nft)
         with pytest.raises(NodeFault, match=why) as report:
-            nft_rules.hold([FIRST], WHOM, node)
+            nft_rules.apply_rules([FIRST], WHOM, node)
         assert report.value.cause == "programs"
         with pytest.raises(NodeFault, match=why):
             nft_rules.check(node)

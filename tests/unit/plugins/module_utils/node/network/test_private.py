@@ -39,13 +39,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock i
 do, key, place, run_dir = sys.argv[1:]
 settings = NodeSettings(f"n{{place}}", 1 + int(place), run_dir=pathlib.Path(run_dir), bridge="br0", confine_guests=True)
 reachable.find_addresses = lambda names, _deadline: {{name: ({WHERE!r}[name],) for name in names}}
-mine = guest_networks.read_line({guest_networks.written(MINE)!r})
+mine = guest_networks.read_line({guest_networks.format_line(MINE)!r})
 other = private.Peer(f"n{{1 - int(place)}}", (private.mac_of(1 - int(place), 1),))
 try:
     if do == "create":
         private.create(key, [(mine, (other,))], settings, Deadline.after(60))
         guest = nft_rules.Guest("vtq" + key[0] + "n1", private.mac_of(int(place), 1), "172.31.0.1", private=True)
-        nft_rules.hold([guest], Reach("192.0.2.1", (), (), (), ()), settings)
+        nft_rules.apply_rules([guest], Reach("192.0.2.1", (), (), (), ()), settings)
         print(json.dumps([]))
     if do == "remove":
         print(json.dumps(private.remove(key, settings)))

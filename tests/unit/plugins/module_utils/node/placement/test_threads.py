@@ -49,7 +49,7 @@ class Proc:
         if number in self.stuck or (number in self.in_group and not joined):
             raise OSError(errno.EINVAL, "Invalid argument")
         lines = self.places[number].read_text().splitlines()
-        lines[2] = f"Cpus_allowed_list:\t{cpus.written(sorted(cores))}"
+        lines[2] = f"Cpus_allowed_list:\t{cpus.format_cores(sorted(cores))}"
         self.places[number].write_text("\n".join(lines))
 
     def place(self, pins: Pins = PINS, *, exactly: bool = False) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def test_disk_of_another_size_than_its_record_says_is_the_images_fault(
 
 def checked(path: pathlib.Path, **more: t.Any) -> None:
     with disk_check.open_disk(path) as stream:
-        header = disk_check.look(stream, "the disk", **more)
+        header = disk_check.inspect_header(stream, "the disk", **more)
     disk_check.prove(path, header, Deadline.after(SOON))
 
 

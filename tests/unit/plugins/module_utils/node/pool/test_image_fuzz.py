@@ -79,7 +79,7 @@ def spoiled(content: bytes, numbers: t.Mapping[int, int]) -> bytes:
 def looked(path: pathlib.Path, **more: t.Any) -> DiskHeader | None:
     """The header; None: it is refused."""
     with disk_check.open_disk(path) as stream, contextlib.suppress(ImageFault):
-        return disk_check.look(stream, "the disk", **more)
+        return disk_check.inspect_header(stream, "the disk", **more)
     return None
 
 
@@ -156,7 +156,7 @@ def test_disk_is_added_whole_or_the_pool_is_as_it_was(
         struct.pack_into(">Q", content, max(128, entry * 8), value % (1 << 64))
     (tmp_path / "disk").write_bytes(content[:cut])
     before = everything(image_pool.path)
-    wanted = revision.Wanted("debian12", tmp_path / "disk", distro="debian")
+    wanted = revision.RevisionSpec("debian12", tmp_path / "disk", distro="debian")
     with contextlib.suppress(VTorqueError):
         image = publish.publish(wanted, image_pool.path, owner_uid=ME, max_bytes=1 << 41)
         assert checksum.verify(image)

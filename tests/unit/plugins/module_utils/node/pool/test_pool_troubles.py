@@ -16,12 +16,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import (
     checksum as image_copy, images, publish as publishing, retire as retiring,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool.revision import Wanted
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool.revision import RevisionSpec
 
 pool, place, ME = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), os.getuid()
 
 def add(disk):
-    return publishing.publish(Wanted("debian12", disk, distro="debian", format="raw"), pool, owner_uid=ME)
+    return publishing.publish(RevisionSpec("debian12", disk, distro="debian", format="raw"), pool, owner_uid=ME)
 
 def remove(entry):
     retiring.remove(entry, pool, place / "guests", owner_uid=ME)

@@ -44,7 +44,7 @@ def disk(image_pool: ImagePool, tmp_path: pathlib.Path) -> pathlib.Path:
 def publish(image_pool: ImagePool) -> Made:
     def call(name: str = "debian12", disk: pathlib.Path | None = None, **more: t.Any) -> images.Image:
         output = {"distro": "debian", **more} if disk else more
-        wanted = revision.Wanted(name, disk, **{key: output[key] for key in output if key != "max_bytes"})
+        wanted = revision.RevisionSpec(name, disk, **{key: output[key] for key in output if key != "max_bytes"})
         return publishing.publish(wanted, image_pool.path, owner_uid=ME, max_bytes=more.get("max_bytes", 0))
 
     return call
@@ -116,8 +116,8 @@ def test_record_says_whether_guests_have_verbs_once_it_is_known(publish: Made, d
     second = publish(rdma="yes")
     assert (second.name, second.record["rdma"]) == ("debian12@2", "yes")
     assert publish(description="third").record["rdma"] == "yes"
-    assert revision.same(revision.Wanted("debian12", rdma="yes"), second)
-    assert not revision.same(revision.Wanted("debian12", rdma="no"), second)
+    assert revision.same(revision.RevisionSpec("debian12", rdma="yes"), second)
+    assert not revision.same(revision.RevisionSpec("debian12", rdma="no"), second)
     with pytest.raises(errors.UserFault, match="rdma 'maybe' is not of the form demanded"):
         publish(rdma="maybe")
 
@@ -125,7 +125,7 @@ def test_record_says_whether_guests_have_verbs_once_it_is_known(publish: Made, d
 def test_a_disk_that_can_be_warm_says_so_until_another_one_comes(publish: Made, disk: pathlib.Path) -> None:
     assert publish(disk=disk, warm=True).record["warm"] == "1"
     assert publish(description="second").record["warm"] == "1"
-    assert not revision.same(revision.Wanted("debian12", disk), publish(disk=disk, warm=True))
+    assert not revision.same(revision.RevisionSpec("debian12", disk), publish(disk=disk, warm=True))
     assert "warm" not in publish(disk=disk).record
 
 
@@ -149,14 +149,14 @@ def test_wanted_revision_equal_to_the_last_is_recognised(
     publish: Made, disk: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     before = publish(disk=disk, description="first")
-    same = revision.Wanted("debian12", disk, description="first")
+    same = revision.RevisionSpec("debian12", disk, description="first")
     assert revision.same(same, before)
-    assert revision.same(revision.Wanted("debian12", description="first"), before)
-    assert not revision.same(revision.Wanted("debian12", disk, description="other"), before)
-    assert not revision.same(revision.Wanted("debian12", boot="uefi"), before)
+    assert revision.same(revision.RevisionSpec("debian12", description="first"), before)
+    assert not revision.same(revision.RevisionSpec("debian12", disk, description="other"), before)
+    assert not revision.same(revision.RevisionSpec("debian12", boot="uefi"), before)
     other = tmp_path / "other"
     other.write_bytes(disk.read_bytes()[:-1] + b"x")
-    assert not revision.same(revision.Wanted("debian12", other), before)
+    assert not revision.same(revision.RevisionSpec("debian12", other), before)
 
 
 NAMES = [
@@ -288,7 +288,7 @@ def test_disk_that_is_written_meanwhile_is_refused(
 
 def test_publish_without_ownership_of_the_pool_is_refused(image_pool: ImagePool, disk: pathlib.Path) -> None:
     with pytest.raises(errors.VTorqueError, match="root"):
-        publishing.publish(revision.Wanted("a", disk, distro="debian"), image_pool.path, owner_uid=ME + 1)
+        publishing.publish(revision.RevisionSpec("a", disk, distro="debian"), image_pool.path, owner_uid=ME + 1)
 
 
 def test_two_at_once_get_a_revision_each(image_pool: ImagePool, publish: Made, disk: pathlib.Path) -> None:
@@ -304,7 +304,7 @@ KILLED = """
 import os, pathlib, signal, sys
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import publish as publishing, revision
 publishing.{room}.{function} = lambda *words, **more: os.kill(os.getpid(), signal.SIGKILL)
-wanted = revision.Wanted("debian12", pathlib.Path(sys.argv[1]), distro="debian")
+wanted = revision.RevisionSpec("debian12", pathlib.Path(sys.argv[1]), distro="debian")
 publishing.publish(wanted, pathlib.Path(sys.argv[2]), owner_uid=os.getuid())
 """
 

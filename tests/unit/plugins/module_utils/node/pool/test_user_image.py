@@ -39,9 +39,9 @@ def partitioned(path: pathlib.Path, size: int = MIB) -> pathlib.Path:
 
 def test_user_image_that_boots_is_accepted(tmp_path: pathlib.Path) -> None:
     for path, kind, size in ((qcow2(tmp_path / "a"), "qcow2", 32 * MIB), (partitioned(tmp_path / "b"), "raw", MIB)):
-        found = user_image.look(str(path), MOST)
+        found = user_image.inspect_image(str(path), MOST)
         assert (found.header.format, found.header.virtual_bytes) == (kind, size)
-        assert found == user_image.look(str(path), MOST)
+        assert found == user_image.inspect_image(str(path), MOST)
 
 
 def _later(path: pathlib.Path) -> None:
@@ -69,16 +69,16 @@ def test_user_image_that_changed_has_another_digest(
     tmp_path: pathlib.Path, change: t.Callable[[pathlib.Path], None]
 ) -> None:
     path = partitioned(tmp_path / "disk")
-    before = user_image.look(str(path), MOST).digest
+    before = user_image.inspect_image(str(path), MOST).digest
     change(path)
-    assert user_image.look(str(path), MOST).digest != before
+    assert user_image.inspect_image(str(path), MOST).digest != before
 
 
 def test_another_name_or_place_is_no_change(tmp_path: pathlib.Path) -> None:
     path = partitioned(tmp_path / "disk")
-    before = user_image.look(str(path), MOST).digest
+    before = user_image.inspect_image(str(path), MOST).digest
     (tmp_path / "link").symlink_to(path)
-    assert user_image.look(str(tmp_path / "link"), MOST).digest == before
+    assert user_image.inspect_image(str(tmp_path / "link"), MOST).digest == before
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_another_name_or_place_is_no_change(tmp_path: pathlib.Path) -> None:
 def test_hostile_qcow2_is_refused(tmp_path: pathlib.Path, options: tuple[str, ...], message: str) -> None:
     path = qcow2(tmp_path / "bad", *options)
     with pytest.raises(UserFault) as caught:
-        user_image.look(str(path), MOST)
+        user_image.inspect_image(str(path), MOST)
     assert caught.value.what == f"img={path}"
     assert message in caught.value.why
 
@@ -115,7 +115,7 @@ def test_garbage_is_refused(tmp_path: pathlib.Path, content: bytes, message: str
     path = tmp_path / "garbage"
     path.write_bytes(content)
     with pytest.raises(UserFault) as caught:
-        user_image.look(str(path), MOST)
+        user_image.inspect_image(str(path), MOST)
     assert message in caught.value.why
 
 
@@ -125,16 +125,16 @@ def test_size_that_no_disk_has_is_refused(tmp_path: pathlib.Path) -> None:
         stream.seek(24)
         stream.write(struct.pack(">Q", 1 << 60))
     with pytest.raises(UserFault, match="garbage"):
-        user_image.look(str(path), MOST)
+        user_image.inspect_image(str(path), MOST)
 
 
 def test_user_image_that_is_no_file_is_refused_at_once(tmp_path: pathlib.Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, pathlib.Path("/dev/zero")):
         with pytest.raises(UserFault, match=r"is not a regular file|Is a directory"):
-            user_image.look(str(path), MOST)
+            user_image.inspect_image(str(path), MOST)
     with pytest.raises(UserFault, match="is empty"):
-        user_image.look("/proc/self/environ", MOST)
+        user_image.inspect_image("/proc/self/environ", MOST)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_file_server_that_fails_is_no_fault_of_the_users(
 
     monkeypatch.setattr(user_image, "open_disk", fails)
     with pytest.raises(fault, match=f"cannot be read: {os.strerror(number)}"):
-        user_image.look("/home/alice/own.qcow2", MOST)
+        user_image.inspect_image("/home/alice/own.qcow2", MOST)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -157,7 +157,7 @@ def test_any_bytes_are_an_image_or_a_fault_of_ours(tmp_path: pathlib.Path, begin
     path = tmp_path / "any"
     path.write_bytes(begin + rest)
     try:
-        found = user_image.look(str(path), MOST)
+        found = user_image.inspect_image(str(path), MOST)
     except UserFault:
         return
     assert found.header.virtual_bytes <= MOST * MIB

@@ -49,7 +49,7 @@ def marks(session: int, shell: ProcessId | None = None, over: float | None = Non
 
 
 def ours(known: Marks) -> list[int]:
-    return [seen.pid for seen in job_processes.look(known) if seen.ours]
+    return [seen.pid for seen in job_processes.list_processes(known) if seen.ours]
 
 
 def end(known: Marks, seconds: float = 60) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -59,7 +59,7 @@ def end(known: Marks, seconds: float = 60) -> tuple[tuple[str, ...], tuple[str, 
 def test_the_session_is_ended_and_nothing_else_of_the_users(started: t.Any) -> None:
     job, other = started(), started()
     known = marks(job.pid)
-    assert {seen.pid: seen.ours for seen in job_processes.look(known)} == {job.pid: True, other.pid: False}
+    assert {seen.pid: seen.ours for seen in job_processes.list_processes(known)} == {job.pid: True, other.pid: False}
     ended, left = end(known)
     assert (ended, left) == ((f"{job.pid} (python3)",), ())
     assert job.wait() == -signal.SIGTERM
@@ -89,7 +89,7 @@ def test_process_of_a_session_without_a_leader_is_found(started: t.Any) -> None:
     handle = os.pidfd_open(pid)
     assert end(marks(job.pid)) == ((f"{pid} (python3)",), ())
     os.close(handle)
-    assert job_processes.look(marks(job.pid)) == ()
+    assert job_processes.list_processes(marks(job.pid)) == ()
 
 
 def test_session_of_another_with_the_number_of_the_jobs_is_left_alone(started: t.Any) -> None:
@@ -106,14 +106,14 @@ def test_session_of_another_with_the_number_of_the_jobs_is_left_alone(started: t
 @pytest.mark.parametrize("session", [0, 1, -1])
 def test_without_a_session_nothing_is_found_by_it(started: t.Any, session: int) -> None:
     started()
-    assert [seen.ours for seen in job_processes.look(marks(session))] == [False]
+    assert [seen.ours for seen in job_processes.list_processes(marks(session))] == [False]
 
 
 @pytest.mark.parametrize("uid", [0, UID + 1], ids=["root's", "another's"])
 def test_process_of_another_user_is_not_the_jobs(started: t.Any, uid: int) -> None:
     """Also root's, which is in the job's cgroup when the MOM has put its hook there."""
     other = started(uid=uid)
-    assert job_processes.look(marks(other.pid)) == ()
+    assert job_processes.list_processes(marks(other.pid)) == ()
     assert end(marks(other.pid)) == ((), ())
     assert other.poll() is None
 
@@ -122,9 +122,11 @@ def test_number_that_became_anothers_is_not_sent_to(started: t.Any, monkeypatch:
     """Between the look and the signal the process ended, and another has its number."""
     job, other = started(), started()
     known = marks(job.pid)
-    real = job_processes.look
-    looks = iter([tuple(job_processes.Seen(other.pid, seen.command, seen.ours) for seen in real(known) if seen.ours)])
-    monkeypatch.setattr(job_processes, "look", lambda marks: next(looks, ()))
+    real = job_processes.list_processes
+    looks = iter(
+        [tuple(job_processes.UserProcess(other.pid, seen.command, seen.ours) for seen in real(known) if seen.ours)]
+    )
+    monkeypatch.setattr(job_processes, "list_processes", lambda marks: next(looks, ()))
     end(known)
     assert (job.poll(), other.poll()) == (None, None)
 

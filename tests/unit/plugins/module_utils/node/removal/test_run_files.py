@@ -122,10 +122,10 @@ def test_old_words_and_locks_are_forgotten_and_young_ones_kept(settings: NodeSet
 
 def test_lock_that_somebody_holds_stays_however_old_it_is(settings: NodeSettings) -> None:
     lock = start_lock.start_lock(settings, "7.head.1")
-    with start_lock.held(lock, settings, Deadline.after(60.0)):
+    with start_lock.lock_alone(lock, settings, Deadline.after(60.0)):
         os.utime(lock, (LONG_AGO, LONG_AGO))
         assert run_files.tidy(settings) == ()
-        assert start_lock.is_held(lock)
+        assert start_lock.is_locked(lock)
 
 
 def test_run_files_of_a_new_node_are_none(tmp_path: pathlib.Path) -> None:

@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.bare impo
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import disk_space, overlay_bases
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import retire
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory, run_files
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers, run_files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import directories, qemu_user, slots
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_link
@@ -58,7 +58,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
 @pytest.fixture
 def settings(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> NodeSettings:
     """A node on which one start has a guest."""
-    monkeypatch.setattr(inventory, "SYS_NET", tmp_path / "net")
+    monkeypatch.setattr(leftovers, "SYS_NET", tmp_path / "net")
     found = NodeSettings(
         "cn1", 1, state_dir=tmp_path / "state", run_dir=tmp_path / "run", libvirt_uri="test:///default",
         template_dir=None, bridge="vtq-no-bridge",
@@ -83,10 +83,10 @@ def test_entries_is_empty_only_where_there_is_nothing(tmp_path: pathlib.Path, re
 
 
 @pytest.mark.parametrize("look", [
-    inventory.processes,
-    lambda settings: inventory.end_processes(settings, KEY),
-    inventory.remains_without_libvirt,
-    lambda settings: disk_space.taken_by_guests(settings.guests_dir),
+    leftovers.processes,
+    lambda settings: leftovers.end_processes(settings, KEY),
+    leftovers.list_leftovers_without_libvirt,
+    lambda settings: disk_space.read_disk_use(settings.guests_dir),
     lambda settings: list(overlay_bases.bases(settings.guests_dir)),
     lambda settings: retire.users("tiny@1", pathlib.Path("/pool"), settings.guests_dir),
 ])  # fmt: skip
@@ -102,7 +102,7 @@ def test_directory_that_cannot_be_read_is_a_fault(
 def test_left_says_that_it_is_not_known(settings: NodeSettings, refuse: Refuse) -> None:
     """Whoever asked is answered: the sister's program would else end without a word."""
     refuse(settings.guests_dir / KEY)
-    (arguments,) = present_absent.left(settings, "7.head", 1)
+    (arguments,) = present_absent.describe_leftovers(settings, "7.head", 1)
     assert arguments.startswith("unknown: ")
     assert arguments.count("Input/output error") == 1
 
@@ -152,7 +152,7 @@ def test_process_that_cannot_be_looked_at_is_not_gone(settings: NodeSettings, re
 def test_processes_that_nobody_could_look_at_are_not_none(settings: NodeSettings, refuse: Refuse) -> None:
     refuse(pathlib.Path(f"/proc/{os.getpid()}/status"), errno.EMFILE)
     with pytest.raises(VTorqueError, match="what runs on this node cannot be seen"):
-        inventory.processes(settings)
+        leftovers.processes(settings)
 
 
 def test_qemu_user_is_known_or_reported_as_unknown(settings: NodeSettings, refuse: Refuse) -> None:
@@ -206,4 +206,4 @@ def test_bare_host_keeps_the_key_of_a_start_that_cannot_be_read(
 def test_slots_that_cannot_be_read_are_not_free(settings: NodeSettings, refuse: Refuse) -> None:
     refuse(settings.slots_dir)
     with pytest.raises(NodeFault, match=BROKEN):
-        slots.taken(settings)
+        slots.read_slots(settings)

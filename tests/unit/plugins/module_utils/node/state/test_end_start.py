@@ -34,11 +34,11 @@ def test_connection_opened_meanwhile_finds_the_start_ended(settings: NodeSetting
         yield "libvirt"
         done.append("closed")
 
-    def last_look(opened: str) -> tuple[str, ...]:
-        done.append(f"looked with {opened}, held {start_lock.is_held(start_lock.start_lock(settings, KEY))}")
+    def remove_leftovers(opened: str) -> tuple[str, ...]:
+        done.append(f"looked with {opened}, held {start_lock.is_locked(start_lock.start_lock(settings, KEY))}")
         return ("slot 1",)
 
-    assert end_start(settings, KEY, Deadline.after(60), last_look, meanwhile=meanwhile) == ("slot 1",)
+    assert end_start(settings, KEY, Deadline.after(60), remove_leftovers, meanwhile=meanwhile) == ("slot 1",)
     assert done == ["opened, buried True", "looked with libvirt, held True", "closed"]
     assert not start_lock.start_lock(settings, KEY).exists()
 

@@ -10,9 +10,9 @@ import pathlib
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Moved
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import MovedGuest
 
-ROW = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1795700440.5, 1.25, 0.2)
+ROW = MovedGuest("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1795700440.5, 1.25, 0.2)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def leaving(start: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.Mon
 
 def test_guest_without_an_order_does_not_leave(leaving: moves.Leaving) -> None:
     assert not leaving.begins("vcn1-1")
-    assert (leaving.names, leaving.settle(), leaving.due_s()) == (frozenset(), (), float("inf"))
+    assert (leaving.names, leaving.finish_moves(), leaving.due_s()) == (frozenset(), (), float("inf"))
 
 
 def test_guest_that_has_moved_stays_gone_after_the_end_of_the_order(
@@ -37,10 +37,10 @@ def test_guest_that_has_moved_stays_gone_after_the_end_of_the_order(
 ) -> None:
     moves.order_move(start / "vcn1-1", "cn3")
     assert leaving.begins("vcn1-1")
-    assert leaving.settle() == ()
+    assert leaving.finish_moves() == ()
     moves.note_moved(tmp_path / "record", ROW, None)
     moves.end_move(start / "vcn1-1")
-    assert leaving.settle() == ()
+    assert leaving.finish_moves() == ()
     assert leaving.names == leaving.gone == {"vcn1-1"}
     assert leaving.begins("vcn1-1")
     assert leaving.due_s() == float("inf")
@@ -50,8 +50,8 @@ def test_guest_whose_move_was_undone_is_handed_back_once(leaving: moves.Leaving,
     moves.order_move(start / "vcn1-1", "cn3")
     leaving.begins("vcn1-1")
     moves.end_move(start / "vcn1-1")
-    assert leaving.settle() == ("vcn1-1",)
-    assert leaving.settle() == ()
+    assert leaving.finish_moves() == ("vcn1-1",)
+    assert leaving.finish_moves() == ()
     assert not leaving.begins("vcn1-1")
 
 

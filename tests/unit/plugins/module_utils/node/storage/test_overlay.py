@@ -20,7 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     UserFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.disk_space import Taken
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache.disk_space import DiskUse
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.overlay import (
     make_overlay,
     make_overlay_on_socket,
@@ -93,14 +93,14 @@ def test_an_overlay_is_never_readable_by_others(image_pool: ImagePool, tmp_path:
 @pytest.mark.parametrize(
     ("taken", "fault"),
     [
-        (Taken(), NodeFault),
-        (Taken(held_bytes=4 << 20), NodeFault),
-        (Taken(held_bytes=8 << 20), SiteFault),
-        (Taken(held_bytes=8 << 20, promised_bytes=1 << 60), SiteFault),
+        (DiskUse(), NodeFault),
+        (DiskUse(held_bytes=4 << 20), NodeFault),
+        (DiskUse(held_bytes=8 << 20), SiteFault),
+        (DiskUse(held_bytes=8 << 20, promised_bytes=1 << 60), SiteFault),
     ],
 )
 def test_a_disk_that_guests_fill_is_no_fault_of_the_node(
-    image_pool: ImagePool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, taken: Taken, fault: type
+    image_pool: ImagePool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, taken: DiskUse, fault: type
 ) -> None:
     """Else a user who asks for enough guests could set a node offline that is well; 16 MiB are asked for."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1 << 30, 1 << 30, 8 << 20))
@@ -110,7 +110,7 @@ def test_a_disk_that_guests_fill_is_no_fault_of_the_node(
 
 
 def test_promised_space_is_not_given_twice(image_pool: ImagePool, tmp_path: pathlib.Path) -> None:
-    taken = Taken(promised_bytes=1 << 60)
+    taken = DiskUse(promised_bytes=1 << 60)
     with pytest.raises(SiteFault, match="promised to other guests"):
         make_overlay(image_pool.find("tiny"), tmp_path / "overlay.qcow2", Deadline.after(SOON), taken=taken)
     assert not (tmp_path / "overlay.qcow2").exists()
@@ -138,7 +138,7 @@ def test_overlay_on_a_users_image_looks_at_nothing_of_his(tmp_path: pathlib.Path
 
 def test_size_of_a_users_image_is_never_the_nodes_fault(tmp_path: pathlib.Path) -> None:
     disk = shutil.disk_usage(tmp_path)
-    taken = Taken(0, disk.free)
+    taken = DiskUse(0, disk.free)
     for size, kind, word in ((disk.total + 1, UserFault, "in all"), (disk.free, SiteFault, "promised to other guests")):
         with pytest.raises(kind, match=word):
             make_overlay_on_socket(

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.shares import Share, plan
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage.shares import Share, plan_mounts
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists.mounts import Mount, read_line
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import Owner
 
@@ -19,7 +19,7 @@ OWNER = Owner("alice", 1001, 1001, "alice", "/home/alice", "/bin/sh")
 
 
 def planned(home: str = "/home/alice", **settings: t.Any) -> tuple[tuple[Mount, ...], tuple[Share, ...]]:
-    found = plan(NodeSettings("cn1", 1, **settings), dataclasses.replace(OWNER, home=home))
+    found = plan_mounts(NodeSettings("cn1", 1, **settings), dataclasses.replace(OWNER, home=home))
     return found.mounts, found.shares
 
 

@@ -18,7 +18,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import user_image
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
     write_guest_file,
@@ -70,7 +70,7 @@ class Node:
 
     @property
     def servers(self) -> list[int]:
-        return [pid for pid, key in inventory.processes(self.settings) if key == KEY]
+        return [pid for pid, key in leftovers.processes(self.settings) if key == KEY]
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def node() -> t.Iterator[Node]:
         pathlib.Path(place).chmod(0o755)
         here = Node(pathlib.Path(place))
         yield here
-        inventory.end_processes(here.settings, KEY)
+        leftovers.end_processes(here.settings, KEY)
 
 
 def size_at(place: pathlib.Path) -> str:
@@ -110,7 +110,7 @@ def test_one_at_a_time_has_a_disk_and_a_death_lets_go_of_it(node: Node) -> None:
     with pytest.raises(UserFault, match="is in use, by another job or by a program of yours"):
         node.serve(disk)
     assert node.servers == [pid]
-    assert inventory.end_processes(node.settings, KEY) == {pid: True}
+    assert leftovers.end_processes(node.settings, KEY) == {pid: True}
     node.serve(disk)
     assert len(node.servers) == 1
 
@@ -210,7 +210,7 @@ def test_file_server_that_is_away_is_the_sites_fault(node: Node, monkeypatch: py
         while True:
             signal.pause()
 
-    monkeypatch.setattr(user_disk, "look", hangs)
+    monkeypatch.setattr(user_disk, "inspect_disk", hangs)
     monkeypatch.setattr(user_disk, "DISK_SERVER_START_S", 0.2)
     with pytest.raises(SiteFault, match="alice waits for it in vain"):
         node.serve(node.disk())
@@ -236,7 +236,7 @@ def first_bytes(place: pathlib.Path, count: int = 512) -> bytes:
 def test_image_is_served_to_several_guests_and_written_by_none(node: Node) -> None:
     image = node.disk("own.qcow2")
     before = image.read_bytes(), image.stat()
-    digest = user_image.look(str(image), 64).digest
+    digest = user_image.inspect_image(str(image), 64).digest
     served = [node.serve_image(image, digest) for _guest in range(2)]
     assert [size for _place, size in served] == [32 << 20] * 2
     assert len(node.servers) == 2
@@ -273,8 +273,8 @@ def test_roots_rights_open_no_image(node: Node) -> None:
 def test_a_backing_file_that_comes_after_the_look_is_not_read(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its user may swap the file at any time, and qemu-nbd reads its header anew."""
     image = node.disk("own.qcow2")
-    found = user_image.look(str(image), 64)
-    monkeypatch.setattr(user_image, "look", lambda _path, _most: found)
+    found = user_image.inspect_image(str(image), 64)
+    monkeypatch.setattr(user_image, "inspect_image", lambda _path, _most: found)
     below = node.home / "below"
     below.write_bytes(b"of the host".ljust(32 << 20, b"\0"))
     command = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", below, "-F", "raw", image, "32M"]

@@ -18,7 +18,7 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
     write_guest_file,
@@ -54,7 +54,7 @@ class Node:
         return virtiofsd.start("vtorque0", directory, Serving(self.guest, OWNER, settings, QEMU, Deadline.after(60)))
 
     def processes(self) -> list[int]:
-        return [pid for pid, key in inventory.processes(self.settings) if key == KEY]
+        return [pid for pid, key in leftovers.processes(self.settings) if key == KEY]
 
     def process(self) -> int:
         """The one; the kernel shows the words of a program a moment after it has begun."""
@@ -110,23 +110,23 @@ def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
             assert len(answer.read(20)) == 20
         assert status(pid)["Groups"].split() == ["54322", "54323"]
     # and ends with the connection, or is ended
-    inventory.end_processes(sharer.settings, KEY)
+    leftovers.end_processes(sharer.settings, KEY)
     assert sharer.processes() == []
 
 
 def test_virtiofsd_that_outlives_its_guest_is_ended(sharer: Node) -> None:
     sharer.start()
     pid = sharer.process()
-    assert inventory.end_processes(sharer.settings, KEY) == {pid: True}
+    assert leftovers.end_processes(sharer.settings, KEY) == {pid: True}
     assert sharer.processes() == []
 
 
 def test_servers_of_one_guest_end_before_it_boots_instead_and_no_other_guest_s(sharer: Node) -> None:
     sharer.start()
     pid = sharer.process()
-    inventory.end_servers(sharer.guest.with_name(f"{sharer.guest.name}0"), sharer.settings)
+    leftovers.end_servers(sharer.guest.with_name(f"{sharer.guest.name}0"), sharer.settings)
     assert sharer.processes() == [pid]
-    inventory.end_servers(sharer.guest, sharer.settings)
+    leftovers.end_servers(sharer.guest, sharer.settings)
     assert sharer.processes() == []
 
 
@@ -214,13 +214,13 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
             (Mount("virtiofs", "vtorque0", "/workspace", "nosuid,nodev"),)
         }  # fmt: skip
         end = Deadline.after(60)
-        while len(inventory.processes(node.settings)) != 2:
+        while len(leftovers.processes(node.settings)) != 2:
             assert not end.passed
         removed = node.absent()
         assert len([thing for thing in removed if thing.startswith("process ")]) == 2
-        assert inventory.processes(node.settings) == ()
+        assert leftovers.processes(node.settings) == ()
     finally:
-        inventory.end_processes(node.settings, KEY)
+        leftovers.end_processes(node.settings, KEY)
         shared.rmdir()
 
 

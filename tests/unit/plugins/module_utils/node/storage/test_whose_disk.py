@@ -15,7 +15,11 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils import errors
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.verdict.decide import names_node
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import copy_queue, copy_worker, verified
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.cache import (
+    copy_queue,
+    copy_worker,
+    pool_digests,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import disk_check, disk_format, images
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -127,8 +131,11 @@ def test_pool_that_fails_where_an_image_was_refused_before_is_the_sites_fault(
     image = images.find(IMAGE, node.settings.pool)
     copy_queue.fail(node.settings, copy_queue.Want("sharedfs", IMAGE), errors.ImageFault("it", "is wrong"), image)
     Broken(monkeypatch, number).by_name(revision / "disk.img", "stat", "lstat")
-    for ask in (lambda: copy_queue.refusal(node.settings, image), lambda: verified.is_checked(image, node.settings)):
-        with pytest.raises(errors.VTorqueError) as caught, present_absent.disk_judged(node.settings):
+    for ask in (
+        lambda: copy_queue.refusal(node.settings, image),
+        lambda: pool_digests.is_checked(image, node.settings),
+    ):
+        with pytest.raises(errors.VTorqueError) as caught, present_absent.blame_disk(node.settings):
             ask()
         assert caught.type is errors.SiteFault
 
@@ -195,7 +202,7 @@ def test_failure_without_a_proof_blames_no_disk(node: Node, number: int) -> None
 
 def judged(node: Node, error: Exception) -> errors.VTorqueError:
     """What comes of an error while a node works."""
-    with pytest.raises(errors.VTorqueError) as caught, present_absent.disk_judged(node.settings):
+    with pytest.raises(errors.VTorqueError) as caught, present_absent.blame_disk(node.settings):
         raise error
     return caught.value
 
@@ -228,7 +235,7 @@ def test_full_disk_under_an_open_file_names_none_and_is_the_nodes(node: Node, nu
 
 
 def test_real_full_disk_is_the_nodes(node: Node) -> None:
-    with pytest.raises(errors.NodeFault) as caught, present_absent.disk_judged(node.settings):
+    with pytest.raises(errors.NodeFault) as caught, present_absent.blame_disk(node.settings):
         pathlib.Path("/dev/full").write_bytes(b"x")
     assert caught.value.cause == "disk"
 

@@ -19,7 +19,7 @@ JOB = "72[1].head"
 
 @given(st.sets(st.integers(0, 300)))
 def test_cpu_list_is_read_as_it_was_written(some: set[int]) -> None:
-    assert cpus.read(cpus.written(tuple(sorted(some)))) == tuple(sorted(some))
+    assert cpus.read(cpus.format_cores(tuple(sorted(some)))) == tuple(sorted(some))
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_cores_that_no_job_has_are_for_who_has_none_yet(
     groups: pathlib.Path, tmp_path: pathlib.Path, reserved: int, count: int, cores: tuple[int, ...]
 ) -> None:
     (tmp_path / "online").write_text("0-5\n")
-    assert cpus.not_given(("slurm*/uid_*/job_*",), reserved, count, groups, tmp_path / "online") == cores
+    assert cpus.unassigned_cores(("slurm*/uid_*/job_*",), reserved, count, groups, tmp_path / "online") == cores
 
 
 def test_where_jobs_have_all_cores_guests_boot_on_any(groups: pathlib.Path, tmp_path: pathlib.Path) -> None:
     (tmp_path / "online").write_text("0,2-3\n")
-    assert cpus.not_given(("slurm*/uid_*/job_*",), 1, 1, groups, tmp_path / "online") == (2, 3)
+    assert cpus.unassigned_cores(("slurm*/uid_*/job_*",), 1, 1, groups, tmp_path / "online") == (2, 3)

@@ -22,7 +22,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import present_absent as guests
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import settings
 try:
-    with guests.disk_judged(settings.NodeSettings("cn1", 1)), inotify_simple.INotify() as watcher:
+    with guests.blame_disk(settings.NodeSettings("cn1", 1)), inotify_simple.INotify() as watcher:
         file_watch.watch(watcher, pathlib.Path("/var/lib"), inotify_simple.flags.CREATE)
 except Exception as error:
     print(type(error).__name__, error)

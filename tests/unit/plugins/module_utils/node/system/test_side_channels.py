@@ -57,10 +57,10 @@ def test_job_has_whole_cores_alone(
     place = host(tmp_path, threads=threads)
     assert side_channels.find_whole_cores(cores, place) == whole
     if whole:
-        assert side_channels.keep_whole_cores(cores, "cn1", place) == whole
+        assert side_channels.select_whole_cores(cores, "cn1", place) == whole
     else:
         with pytest.raises(SiteFault, match="other jobs may have their siblings"):
-            side_channels.keep_whole_cores(cores, "cn1", place)
+            side_channels.select_whole_cores(cores, "cn1", place)
 
 
 def test_two_jobs_of_any_processors_never_share_a_core(tmp_path: pathlib.Path) -> None:

@@ -129,7 +129,7 @@ def test_site_that_wants_no_files_any_more_loses_them(site: NodeSettings) -> Non
 def test_figures_of_the_node_count_guests_slots_and_waiting_records(site: NodeSettings) -> None:
     site.slots_dir.mkdir(parents=True)
     (site.slots_dir / "3").symlink_to("7.head.1/vcn1-3")
-    assert len(slots.taken(site)) == 1
+    assert len(slots.read_slots(site)) == 1
     delivery_queue.mark_pending(KEY, site.state_dir)
     node_figures.write_node(site)
     node_figures.write_offline(site, offline=True)

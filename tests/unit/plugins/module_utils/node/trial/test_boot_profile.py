@@ -15,7 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.boo
     phase_of,
     profile_of,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.report import Seen, report_of
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.report import TrialObservations, report_of
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.images import boot_picture
 
 TOLD = (
@@ -29,7 +29,7 @@ TOLD = (
 
 
 def profile(*report: str, seconds: float = 22.0, **more: str) -> Profile:
-    seen = Seen(seconds, lines=report, **more)
+    seen = TrialObservations(seconds, lines=report, **more)
     return profile_of(seen, report_of(seen))
 
 

@@ -11,8 +11,8 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.report import (
     Report,
-    Seen,
     TrialConsole,
+    TrialObservations,
     report_of,
 )
 
@@ -35,7 +35,7 @@ def found(report: Report, check: str) -> str:
 
 
 def test_a_good_image_is_told_with_what_it_costs() -> None:
-    report = report_of(Seen(24.5, lines=TOLD))
+    report = report_of(TrialObservations(24.5, lines=TOLD))
     assert report.good
     assert report.seconds == 24.5
     assert report.startup == "1.9s (kernel) + 19.2s (userspace) = 21.1s."
@@ -69,7 +69,7 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
         ({"lines": [], "stage": "cloud-init has the network"}, "boots", "ok", "cloud-init has the network"),
         ({"lines": [], "stage": "cloud-init has the network"}, "cloud-init", "bad", "NoCloud must be in its"),
         ({"lines": [], "nothing_to_boot": "No bootable device"}, "boots", "bad", "the firmware found nothing to boot"),
-        ({"lines": [], "panic": "Kernel panic - not syncing: x", "last_words": "y"}, "boots", "bad", "not syncing: x"),
+        ({"lines": [], "panic": "Kernel panic - not syncing: x", "last_output": "y"}, "boots", "bad", "not syncing: x"),
         ({"lines": [], "ended": "it shut down"}, "boots", "bad", "it ended after 24 s: it shut down | its console is"),
         ({"lines": ["begun 9", "up 20"], "ended": "it crashed"}, "boots", "ok", "up after"),
     ],
@@ -77,7 +77,9 @@ def test_a_good_image_is_told_with_what_it_costs() -> None:
 def test_what_is_wrong_is_named_with_what_to_do(
     changes: dict[str, t.Any], check: str, state: str, message: str
 ) -> None:  # fmt: skip
-    seen = Seen(**{"seconds": 24.5, "lines": TOLD, **{key: _tuple(value) for key, value in changes.items()}})
+    seen = TrialObservations(
+        **{"seconds": 24.5, "lines": TOLD, **{key: _tuple(value) for key, value in changes.items()}}
+    )
     report = report_of(seen)
     assert states(report)[check] == state
     assert message in found(report, check)
@@ -89,13 +91,13 @@ def _tuple(value: t.Any) -> t.Any:
 
 
 def test_of_what_is_dead_nothing_else_is_told() -> None:
-    assert states(report_of(Seen(3.0, ended="it crashed"))) == {"boots": "bad"}
-    assert states(report_of(Seen(3.0, nothing_to_boot="No bootable device"))) == {"boots": "bad"}
+    assert states(report_of(TrialObservations(3.0, ended="it crashed"))) == {"boots": "bad"}
+    assert states(report_of(TrialObservations(3.0, nothing_to_boot="No bootable device"))) == {"boots": "bad"}
 
 
 def test_garbage_in_a_report_does_no_harm() -> None:
     answer = (*TOLD[:-1], "unit", "unit x y", "module 1.s a", "unit 99999999999999999999s a", "sources", "user", "end")
-    report = report_of(Seen(1.0, lines=answer))
+    report = report_of(TrialObservations(1.0, lines=answer))
     assert report.good
     assert report.costs[0].what == "a"
 

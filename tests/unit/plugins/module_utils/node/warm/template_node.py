@@ -183,7 +183,7 @@ class TemplateNode:
         self.image = images.Image("tiny", disk, "raw", images.Boot(), "debian", "x86_64", 1 << 20, record)
         patch.setattr(images, "find", lambda _name, _pool: self.image)
         patch.setattr(seed, "render", lambda _told, *_places: {"user-data": USER_DATA})
-        patch.setattr(nft_rules, "hold", lambda *_words: None)
+        patch.setattr(nft_rules, "apply_rules", lambda *_words: None)
         patch.setattr(key, "CPUINFO", disk)
 
     def part(self, **changes: t.Any) -> messages.NodePart:
@@ -203,7 +203,7 @@ class TemplateNode:
             self.image, clone_xml.Size(one.vcpus, one.ram_mib, one.hypervisor, one.arch), settings
         )
         with self.hypervisor.connect("") as domains:
-            of_template = making.key_of(making.Wanted(shape, self.image), settings, domains)
+            of_template = making.key_of(making.TemplateSpec(shape, self.image), settings, domains)
         memory = self._memory(shape)
         with template.workplace(settings) as place:
             (place / template.MEMORY).write_bytes(memory)

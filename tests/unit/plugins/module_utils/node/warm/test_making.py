@@ -75,7 +75,7 @@ class Maker:
 
     def make(self, left_s: float = 60.0) -> template.Template:
         size = clone_xml.Size(2, 64, "qemu", "x86_64")
-        wanted = making.Wanted(clone_xml.spec_of(self.warm.image, size, self.settings), self.warm.image)
+        wanted = making.TemplateSpec(clone_xml.spec_of(self.warm.image, size, self.settings), self.warm.image)
         return making.make(wanted, self.settings, self.domains, Deadline.after(left_s), self.heard.append)  # type: ignore[arg-type]
 
     @property

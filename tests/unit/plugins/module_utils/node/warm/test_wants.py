@@ -29,7 +29,7 @@ class Making:
         self.meanwhile: t.Callable[[], None] = lambda: None
         self.error: VTorqueError | None = None
 
-    def __call__(self, wanted: making.Wanted, *more: t.Any) -> template.Template:
+    def __call__(self, wanted: making.TemplateSpec, *more: t.Any) -> template.Template:
         self.meanwhile()
         more[-1]("it boots")
         if self.error:
@@ -77,22 +77,22 @@ def test_start_that_cannot_be_warm_wants_none(warm: TemplateNode) -> None:
 def test_bell_is_rung_when_the_last_job_has_gone(warm: TemplateNode) -> None:
     settings = warm.node.settings
     warm.present()
-    bell = copy_queue.marks_of(settings) / wants.BELL
-    assert not wants.ring(settings)
+    bell = copy_queue.marks_of(settings) / wants.REQUEST_MARK
+    assert not wants.request_making(settings)
     assert not bell.exists()
     warm.node.absent()
-    assert wants.ring(settings)
+    assert wants.request_making(settings)
     assert bell.exists()
     assert {what.image for what in copy_queue.wanted(settings)} <= {"tiny@1"}, "it is no image"
 
 
 def test_what_is_wanted_is_made_once(warm: TemplateNode, making_of: Making) -> None:
     wants.want(warm.node.settings, WANT)
-    wants.ring(warm.node.settings)
+    wants.request_making(warm.node.settings)
     assert work_off(warm) == [f"template {WANT}: made in 2.0 s"]
     assert making_of.made == [2]
     assert work_off(warm) == []
-    assert not (copy_queue.marks_of(warm.node.settings) / wants.BELL).exists()
+    assert not (copy_queue.marks_of(warm.node.settings) / wants.REQUEST_MARK).exists()
 
 
 def test_two_never_make_what_is_wanted(warm: TemplateNode, making_of: Making) -> None:
@@ -100,7 +100,7 @@ def test_two_never_make_what_is_wanted(warm: TemplateNode, making_of: Making) ->
     settings = warm.node.settings
     wants.want(settings, WANT)
     heard: list[str] = []
-    making_of.meanwhile = lambda: heard.extend([*work_off(warm), str(wants.ring(settings))])
+    making_of.meanwhile = lambda: heard.extend([*work_off(warm), str(wants.request_making(settings))])
     assert work_off(warm) == [f"template {WANT}: made in 2.0 s"]
     assert heard == ["False"]
     assert making_of.made == [2]
@@ -154,7 +154,7 @@ def test_no_more_templates_are_wanted_than_may_be(warm: TemplateNode) -> None:
 def test_site_without_warm_starts_makes_none(warm: TemplateNode, making_of: Making) -> None:
     wants.want(warm.node.settings, WANT)
     warm.node.settings = dataclasses.replace(warm.node.settings, warm_start=False)
-    assert not wants.ring(warm.node.settings)
+    assert not wants.request_making(warm.node.settings)
     assert work_off(warm) == []
     assert making_of.made == []
 

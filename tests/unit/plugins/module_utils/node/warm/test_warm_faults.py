@@ -122,7 +122,7 @@ class Starts:
         self.warm.node.absent(self.number)
         assert self.warm.hypervisor.running == {}
         assert not settings.start_dir(JOB, self.number).exists()
-        assert present_absent.left(settings, JOB) == ()
+        assert present_absent.describe_leftovers(settings, JOB) == ()
         # two failures in a row are the template's, and here they are the test's
         (self.made.place / template.FAILED).unlink(missing_ok=True)
         assert template.find(self.made.record.key, settings) == self.made

@@ -14,7 +14,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import GuestFault, NodeFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import build
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import inventory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.storage import virtiofsd
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm import template
 
@@ -99,7 +99,7 @@ class Servers:
         self.started: list[str] = []
         self.ended: list[str] = []
         patch.setattr(virtiofsd, "start", self.start)
-        patch.setattr(inventory, "end_servers", lambda guest, _settings: self.ended.append(guest.name))
+        patch.setattr(leftovers, "end_servers", lambda guest, _settings: self.ended.append(guest.name))
 
     def start(self, tag: str, directory: str, serving: t.Any) -> pathlib.Path:
         for kind in ("sock", "log"):  # as it refuses to take another's place

@@ -167,7 +167,7 @@ def test_checkpoint_too_soon_after_another_touches_no_guest(world: World) -> Non
     """Whoever rings is the job's user."""
     world.take()
     world.nodes.asked.clear()
-    with pytest.raises(coordinate.Refused, match="the next one may begin in"):
+    with pytest.raises(coordinate.CheckpointRefused, match="the next one may begin in"):
         world.take(checkpoint_min=10)
     assert world.nodes.asked == []
     os.utime(checkpoint_store.job_dir(world.store, JOB) / "1", (time.time() - 601,) * 2)
@@ -176,7 +176,7 @@ def test_checkpoint_too_soon_after_another_touches_no_guest(world: World) -> Non
 
 def test_site_without_a_place_takes_none(world: World) -> None:
     without = world._replace(settings=dataclasses.replace(world.settings, checkpoint_dir=None))
-    with pytest.raises(coordinate.Refused, match="no checkpoint_dir"):
+    with pytest.raises(coordinate.CheckpointRefused, match="no checkpoint_dir"):
         without.take()
 
 
@@ -210,7 +210,7 @@ def test_job_that_the_batch_system_does_not_end_goes_on_with_its_checkpoint(worl
     assert world.nodes.dos("cn1")[-1] == world.nodes.dos("cn2")[-1] == "let_go"
     assert not world.parked_here
     assert checkpoint_store.read_parked(world.store, JOB)["failed"] is True
-    with pytest.raises(coordinate.Refused, match="may begin in"):  # it could be asked for ever
+    with pytest.raises(coordinate.CheckpointRefused, match="may begin in"):  # it could be asked for ever
         world.take(park=refuse, checkpoint_min=10)
 
 
@@ -228,7 +228,7 @@ def test_suspension_right_after_a_checkpoint_is_made_and_one_of_a_job_that_may_n
     world: World,
 ) -> None:
     world.take()
-    with pytest.raises(coordinate.Refused, match="may not run again"):
+    with pytest.raises(coordinate.CheckpointRefused, match="may not run again"):
         world.take(park=lambda: None, rerunnable=False)
     assert world.take(park=lambda: None, checkpoint_min=10) == 2
     assert world.names() == ["1", "2"]

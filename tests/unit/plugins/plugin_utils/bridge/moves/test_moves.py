@@ -13,13 +13,13 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import AskedOnce
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import JobAnswers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import LostGuest, NodePart, Suspension
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Evacuation, Moved
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Evacuation, MovedGuest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import (
     evacuate,
     forward,
@@ -30,7 +30,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves i
 
 POLICY = dataclasses.replace(Policy(), spare_nodes=("cn3", "cn4"))
 JOB = "7.head"
-ROW = Moved("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.5, 1.25, 0.2)
+ROW = MovedGuest("vcn1-1", "52:54:00:00:01:01", "cn1", "cn3", 1.5, 1.25, 0.2)
 
 
 class Job(t.NamedTuple):
@@ -203,7 +203,7 @@ def test_start_whose_guest_has_come_lives_as_long_as_on_its_former_node(
         moves.note_arrival(guest, "cn1")
     batch = Batch()
     batch.jobs = {JOB: job}
-    asked = AskedOnce(batch)  # type: ignore[arg-type]
+    asked = JobAnswers(batch)  # type: ignore[arg-type]
     assert evacuate.came_and_lives(settings, asked, JOB, 1) is lives
 
 
@@ -222,10 +222,10 @@ class Mover:
     def __init__(self, *, refuses: t.Collection[str] = (), breaks: t.Collection[str] = ()) -> None:
         self.refuses, self.breaks, self.calls = refuses, breaks, []
 
-    def __call__(self, resident: survey.Resident, target: str, *_more: object) -> Moved:
+    def __call__(self, resident: survey.Resident, target: str, *_more: object) -> MovedGuest:
         self.calls.append((resident.guest.name, target))
         if target in self.refuses:
-            raise send.NotTaken(f"vtorque-node on {target}", "is degrading")
+            raise send.GuestRejected(f"vtorque-node on {target}", "is degrading")
         if target in self.breaks:
             raise VTorqueError(f"guest {resident.guest.name}", "was not there after 60 s")
         return dataclasses.replace(ROW, guest=resident.guest.name, target=target)
@@ -313,7 +313,7 @@ def test_removal_goes_on_to_the_spare_and_its_answer_comes_back(
 ) -> None:
     there = {"ok": True, "removed": ["domain vcn1-1"], "left": [], "used": [{"name": "vcn1-1"}], "series": [2]}
     asked = Asked(there)
-    monkeypatch.setattr(forward, "ask", asked)
+    monkeypatch.setattr(forward, "send_request", asked)
     answer = forward.remove_moved(part("cn1"), {"removed": ["slot 1"], "left": [], "series": [1]}, former)
     assert answer["removed"] == ["slot 1", "domain vcn1-1"]
     assert (answer["used"], answer["series"], answer["moves"][0]["target"]) == ([{"name": "vcn1-1"}], [1], "cn3")
@@ -324,27 +324,27 @@ def test_removal_goes_on_to_the_spare_and_its_answer_comes_back(
 def test_spare_that_is_silent_leaves_its_guest_in_the_answer(
     former: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forward, "ask", Asked(VTorqueError("vtorque-node on cn3", "gave no answer in time")))
+    monkeypatch.setattr(forward, "send_request", Asked(VTorqueError("vtorque-node on cn3", "gave no answer in time")))
     answer = forward.remove_moved(part("cn1"), {"removed": [], "left": []}, former)
     assert answer["left"] == ["guests that have moved to cn3: vtorque-node on cn3: gave no answer in time"]
 
 
 def test_suspension_goes_on_to_the_spare(former: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked({"ok": True, "lack": ["no memory"]})
-    monkeypatch.setattr(forward, "ask", asked)
-    assert forward.tell_moved(Suspension(1, "fit", JOB, 1, "cn1"), former) == ("no memory",)
+    monkeypatch.setattr(forward, "send_request", asked)
+    assert forward.forward_suspension(Suspension(1, "fit", JOB, 1, "cn1"), former) == ("no memory",)
     assert asked.heard == [("cn3", Suspension(1, "fit", JOB, 1, "cn3"))]
-    assert forward.tell_moved(Suspension(1, "fit", "8.head", 1, "cn1"), former) == ()
+    assert forward.forward_suspension(Suspension(1, "fit", "8.head", 1, "cn1"), former) == ()
 
 
 def test_loss_of_a_guest_that_has_moved_reaches_the_mother_superior_in_the_name_of_its_former_node(
     former: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Asked({"ok": True})
-    monkeypatch.setattr(forward, "ask", asked)
+    monkeypatch.setattr(forward, "send_request", asked)
     lost = LostGuest(1, "lost", JOB, 1, "cn3", "vcn1-1", "it crashed", "")
     assert not forward.pass_loss(lost, former)  # it leads the job itself
-    forward.superior.keep("cn2", former.record_dir(JOB, 1), reader_uid=0)
+    forward.superior.save_superior("cn2", former.record_dir(JOB, 1), reader_uid=0)
     assert forward.pass_loss(lost, former)
     assert asked.heard == [("cn2", dataclasses.replace(lost, node="cn1"))]
     assert not forward.pass_loss(dataclasses.replace(lost, node="cn4"), former)

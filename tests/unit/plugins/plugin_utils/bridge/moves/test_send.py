@@ -75,8 +75,8 @@ def settings(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> NodeSet
 
 
 def settle(settings: NodeSettings, domains: Domains, spare: Spare, patch: pytest.MonkeyPatch) -> t.Any:
-    patch.setattr(send, "ask", spare)
-    return send.settle(settings.start_dir(JOB, 1) / "vcn1-1", JOB, 1, settings, None, domains)  # type: ignore[arg-type]
+    patch.setattr(send, "send_request", spare)
+    return send.finish_move(settings.start_dir(JOB, 1) / "vcn1-1", JOB, 1, settings, None, domains)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", ["paused", None])
@@ -90,7 +90,7 @@ def test_guest_that_runs_there_ends_here(
     assert spare.asked == ["stream"]
     assert not (settings.start_dir(JOB, 1) / "vcn1-1").exists()
     assert moves.read_moved(settings.record_dir(JOB, 1)) == (moved,)
-    assert slots.taken(settings) == {1: f"{KEY}/vcn1-1"}, "its name and MAC are given to no other guest"
+    assert slots.read_slots(settings) == {1: f"{KEY}/vcn1-1"}, "its name and MAC are given to no other guest"
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -145,7 +145,7 @@ def test_move_that_does_not_begin_gives_the_spare_back_and_leaves_the_guest(
 
     guest = settings.start_dir(JOB, 1) / "vcn1-1"
     monkeypatch.setattr(send, "_bring", refuse)
-    monkeypatch.setattr(send, "ask", Spare([], awaited=False))
+    monkeypatch.setattr(send, "send_request", Spare([], awaited=False))
     monkeypatch.setattr(send.spares, "claim", lambda *_arguments: None)
     domains = Domains("running")
     with pytest.raises(VTorqueError, match="its note is another"):

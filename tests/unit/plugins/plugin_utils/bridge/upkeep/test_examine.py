@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""This node examined by both wings, and other nodes asked by ssh."""
+"""This node examined by the checks of job and node, and other nodes asked by ssh."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep 
 
 @pytest.fixture
 def well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All checks of both wings test good."""
+    """All checks of job and node test good."""
 
     def good(names: t.Sequence[str]) -> dict[str, t.Callable[[], Finding]]:
         return {name: lambda name=name: Finding(name) for name in names}  # type: ignore[misc]
 
     monkeypatch.setattr(examine.node_doctor, "checks", lambda *_words: good(CHECKS[1:8]))
     monkeypatch.setattr(examine.job_doctor, "checks", lambda *_words, **_how: good(CHECKS[8:]))
-    monkeypatch.setattr(examine.node_doctor, "look_at_left", lambda *_words: Finding("left", cell="looked"))
+    monkeypatch.setattr(examine.node_doctor, "check_leftovers", lambda *_words: Finding("left", cell="looked"))
 
 
 def load_broken() -> Policy:
@@ -49,7 +49,7 @@ def test_all_checks_are_made_in_one_order() -> None:
 @pytest.mark.usefixtures("well")
 def test_health_check_asks_little(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(examine.node_doctor, "look_at_left", asked.append)
+    monkeypatch.setattr(examine.node_doctor, "check_leftovers", asked.append)
     monkeypatch.setattr(examine.job_doctor, "checks", lambda *_words, **how: asked.append(how["thorough"]) or {})
     examine.examine_here(lambda: Policy(node_number=1), "cn1", thorough=False)
     assert asked == [False]
@@ -90,7 +90,9 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
     (tmp_path / "answer").write_text(answer(began=time.time() + 1, ended=time.time() + 1))
     ssh = ssh_that(tmp_path, f'echo "$node $command $(cat)" >>{tmp_path}/asked; cat {tmp_path}/answer; exit 1')
     reported: list[Report] = []
-    reports = examine.ask_nodes(["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", advance=reported.append)
+    reports = examine.examine_nodes(
+        ["cn1", "cn2"], ssh_timeout_s=5, ssh=ssh, prefix="/opt/here", advance=reported.append
+    )
     assert [report.node for report in reports] == ["cn1", "cn2"]
     assert all(report.well for report in reports)
     assert sorted(report.node for report in reported) == ["cn1", "cn2"]
@@ -120,7 +122,7 @@ def test_nodes_examine_themselves(tmp_path: pathlib.Path) -> None:
 )
 def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script: str, message: str) -> None:
     ssh_timeout_s = -24.5 if message == "no answer in " else 20
-    (report,) = examine.ask_nodes(["x"], ssh_timeout_s=ssh_timeout_s, ssh=ssh_that(tmp_path, script))
+    (report,) = examine.examine_nodes(["x"], ssh_timeout_s=ssh_timeout_s, ssh=ssh_that(tmp_path, script))
     assert not report.well
     assert not report.asked
     (finding,) = report.findings
@@ -132,13 +134,13 @@ def test_node_that_gives_no_report_needs_somebody(tmp_path: pathlib.Path, script
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), "nan", 1e300, -1.0])
 def test_time_that_no_clock_has_is_no_report(tmp_path: pathlib.Path, moment: str, value: object) -> None:
     (tmp_path / "answer").write_text(answer(**{moment: value}))
-    (report,) = examine.ask_nodes(["x"], ssh_timeout_s=20, ssh=ssh_that(tmp_path, f"cat {tmp_path}/answer"))
+    (report,) = examine.examine_nodes(["x"], ssh_timeout_s=20, ssh=ssh_that(tmp_path, f"cat {tmp_path}/answer"))
     assert not report.asked
     assert "a time that no clock has" in report.problems[0]
 
 
 def test_absurd_name_reaches_no_ssh(tmp_path: pathlib.Path) -> None:
-    (report,) = examine.ask_nodes(["-oX=y"], ssh_timeout_s=5, ssh=ssh_that(tmp_path, f": >{tmp_path}/ran"))
+    (report,) = examine.examine_nodes(["-oX=y"], ssh_timeout_s=5, ssh=ssh_that(tmp_path, f": >{tmp_path}/ran"))
     assert not report.well
     assert not (tmp_path / "ran").exists()
 

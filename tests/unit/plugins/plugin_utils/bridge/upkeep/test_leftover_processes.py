@@ -101,7 +101,7 @@ class Place:
         """The end of the job, in a hook that must be done then; what the log says."""
         call = HookCall(Role.END_FIRST, True, 1, "cn1", JOB, "alice", 0, self.process.pid)
         policy = dataclasses.replace(self.policy, **changes)
-        leftover_processes.end_left(call, self.start, policy, until, self.log)
+        leftover_processes.end_leftovers(call, self.start, policy, until, self.log)
         return (self.start.record_directory / "vtorque.log").read_text()
 
     def name(self, name: bytes) -> None:
@@ -196,7 +196,7 @@ def test_process_of_no_job_is_reported_without_asking_the_server(place: Place) -
 def test_of_a_sister_no_session_is_known(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     place.was()
     arguments = ["alice", JOB, "1"]
-    leftover_processes.end_left_of_sister(arguments, lambda: place.policy, "cn2")
+    leftover_processes.end_leftovers_of_sister(arguments, lambda: place.policy, "cn2")
     assert "left on cn2, alice's" in capfd.readouterr().err
     assert place.lives
 
@@ -205,7 +205,7 @@ def test_sister_whose_configuration_is_broken_ends_nothing(place: Place, capfd: 
     def broken() -> t.NoReturn:
         raise SiteFault("vtorque.yml", "is broken")
 
-    leftover_processes.end_left_of_sister(["alice", JOB, "1"], broken, "cn2")
+    leftover_processes.end_leftovers_of_sister(["alice", JOB, "1"], broken, "cn2")
     assert (capfd.readouterr().err, place.lives) == ("", True)
 
 
@@ -213,7 +213,7 @@ def test_user_who_is_not_known_here_has_nothing_here(place: Place, monkeypatch: 
     monkeypatch.setattr(leftover_processes.pwd, "getpwnam", KNOWN)
     place.was()
     call = HookCall(Role.END_FIRST, True, 1, "cn1", JOB, "no-such-user", 0, place.process.pid)
-    leftover_processes.end_left(call, place.start, place.policy, FAR, place.log)
+    leftover_processes.end_leftovers(call, place.start, place.policy, FAR, place.log)
     assert place.lives
 
 

@@ -74,7 +74,7 @@ class Server:
         state, start = self.states[job_id]
         return types.SimpleNamespace(job_id=job_id, state=state, start_count=start)
 
-    def ask_checkpoint(self, job_id: str) -> None:
+    def request_checkpoint(self, job_id: str) -> None:
         self.asked.append(job_id)
 
 
@@ -280,10 +280,10 @@ def test_checkpoint_that_the_batch_system_refuses_is_reported_and_tried_again(si
     site.policy = Policy(on_degrading="checkpoint")
     site.start("7.head.1")
     site.server.states["7.head"] = ("R", 1)
-    site.server.ask_checkpoint = refuse  # type: ignore[method-assign]
+    site.server.request_checkpoint = refuse  # type: ignore[method-assign]
     site.report(REPORT)
     assert "no checkpoint of start 7.head.1 was ordered: qsig" in site.look().problems[0]
-    del site.server.ask_checkpoint
+    del site.server.request_checkpoint
     assert site.look().ordered == ("7.head.1",)
 
 

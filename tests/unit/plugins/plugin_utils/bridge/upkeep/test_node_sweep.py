@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.set
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import node_sweep
 
 KEY = "7.head.2"
-LIVING = (sweep.Said(KEY, "the batch server says so"),)
+LIVING = (sweep.StartReport(KEY, "the batch server says so"),)
 
 
 class Batch:

@@ -71,7 +71,7 @@ def test_hosts_that_agree_stand_together_and_what_is_bad_first() -> None:
 
 
 def test_table(capsys: pytest.CaptureFixture[str]) -> None:
-    checks_table.show(REPORTS, CHECKS)
+    checks_table.print_table(REPORTS, CHECKS)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         "check nodes found",
@@ -84,5 +84,5 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_host_needs_no_name(capsys: pytest.CaptureFixture[str]) -> None:
-    checks_table.show(REPORTS[:1], CHECKS)
+    checks_table.print_table(REPORTS[:1], CHECKS)
     assert "cn1" not in capsys.readouterr().out

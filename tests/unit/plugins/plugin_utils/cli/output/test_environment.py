@@ -24,7 +24,7 @@ PROGRAM = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import environment
-kept = {k.decode("latin-1"): v.decode("latin-1") for k, v in environment.kept_aside().items()}
+kept = {k.decode("latin-1"): v.decode("latin-1") for k, v in environment.caller_environment().items()}
 print(json.dumps([kept, sorted(os.environ), sys.argv[2:], sorted(os.listdir("/proc/self/fd"))]))
 """
 
@@ -57,7 +57,7 @@ def test_vsub_keeps_the_environment_aside(tmp_path: pathlib.Path) -> None:
 
 def test_without_a_launcher_the_environment_is_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(environment.DESCRIPTOR, raising=False)
-    assert environment.kept_aside() == dict(os.environb)
+    assert environment.caller_environment() == dict(os.environb)
 
 
 @pytest.mark.parametrize("name", ["vsub", "vmgr"])

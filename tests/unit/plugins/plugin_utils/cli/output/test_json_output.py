@@ -40,7 +40,7 @@ def test_json_or_its_queried_part_is_printed(
 ) -> None:
     asked = call(*arguments)
     assert asked.json
-    json_output.tell(asked, ROWS)
+    json_output.print_json(asked, ROWS)
     assert json.loads(capsys.readouterr().out) == report
 
 
@@ -66,12 +66,12 @@ def test_no_expression_is_told_before_anything_is_done(expression: str, message:
 @pytest.mark.parametrize(("expression", "message"), [("nosuch(@)", "nosuch"), ("sum([].node)", "sum")])
 def test_expression_that_does_not_fit(capsys: pytest.CaptureFixture[str], expression: str, message: str) -> None:
     with pytest.raises(UserFault, match=message):
-        json_output.tell(call("--query", expression), ROWS)
+        json_output.print_json(call("--query", expression), ROWS)
     assert capsys.readouterr().out == ""
 
 
 def test_every_command_with_json_has_it() -> None:
-    report = main.completion_words("/pool", "/records")
+    report = main.completion_values("/pool", "/records")
     options = {
         **report["options"],
         **{name: arguments for name, arguments in report["verbs"].items() if "--json" in arguments},

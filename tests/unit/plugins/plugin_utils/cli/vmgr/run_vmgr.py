@@ -11,5 +11,5 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 
 def run_vmgr(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     """Its exit status, and what it printed on standard output."""
-    status = main.show(list(arguments))
+    status = main.run_subject(list(arguments))
     return status, capsys.readouterr().out

@@ -36,7 +36,7 @@ def file(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
 
 
 def run(file: pathlib.Path, *arguments: str) -> int:
-    return main.show(["config", *arguments], file)
+    return main.run_subject(["config", *arguments], file)
 
 
 # show

@@ -16,11 +16,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 @pytest.mark.parametrize("kind", ["qcow2", "raw"])
 def test_disk_is_made_and_shown(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
     path = tmp_path / "it's data"
-    assert main.show(["disk", "create", str(path), "1G", "--format", kind]) == 0
+    assert main.run_subject(["disk", "create", str(path), "1G", "--format", kind]) == 0
     assert capsys.readouterr().out == f"{path}  {kind}  1G\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.stat().st_blocks * 512 < 1 << 20
-    assert main.show(["disk", "show", str(path), "--json"]) == 0
+    assert main.run_subject(["disk", "show", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"path": str(path), "format": kind, "size_mib": 1024}
 
 

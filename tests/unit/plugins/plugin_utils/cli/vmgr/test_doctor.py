@@ -40,7 +40,7 @@ class Site:
         patch.setattr(doctor.examine, "examine_here", self.examine_here)
         patch.setattr(doctor.examine, "examine_front_end", lambda *_words: self.front_end)
         patch.setattr(doctor.examine, "judge_together", lambda reports, *_words: reports)
-        patch.setattr(doctor.examine, "ask_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
+        patch.setattr(doctor.examine, "examine_nodes", lambda names, **_how: tuple(map(self.reports.get, names)))
         patch.setattr(
             main, "load", lambda _path: Policy(torque_home=str(self.torque_home), prefix_nodes=str(self.prefix))
         )
@@ -98,7 +98,7 @@ def test_configuration_is_opened_once(
     config.chmod(0o644)
     monkeypatch.setattr(main, "load", policy_file.load)
     site.here = "fe"
-    main.show(["doctor", *arguments], config)
+    main.run_subject(["doctor", *arguments], config)
     assert opened(config) == 1
 
 
@@ -156,13 +156,13 @@ def test_silent_batch_server_hides_no_node_that_is_named(site: Site, capsys: pyt
     site.silent = True
     assert run_vmgr(capsys, "doctor", "--node", "cn1")[0] == 0
     with pytest.raises(SiteFault, match="pbsnodes"):
-        main.show(["doctor", "--all"])
+        main.run_subject(["doctor", "--all"])
 
 
 def test_part_of_it_can_be_asked_for(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_vmgr(capsys, "doctor", "--all", "--query", "[?!well].node") == (1, '[\n  "cn2"\n]\n')
     with pytest.raises(UserFault, match="--brief"):
-        main.show(["doctor", "--brief", "--query", "@"])
+        main.run_subject(["doctor", "--brief", "--query", "@"])
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_part_of_it_can_be_asked_for(site: Site, capsys: pytest.CaptureFixture[s
 )
 def test_wrong_command_line(site: Site, arguments: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main.show(["doctor", *arguments])
+        main.run_subject(["doctor", *arguments])
     assert caught.value.code == 2
 
 
@@ -179,14 +179,14 @@ def test_wrong_command_line(site: Site, arguments: tuple[str, ...]) -> None:
 )
 def test_wrong_value(site: Site, arguments: tuple[str, ...], why: str) -> None:
     with pytest.raises(UserFault, match=why):
-        main.show(["doctor", *arguments])
+        main.run_subject(["doctor", *arguments])
 
 
 def test_only_root_sees_enough(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
     with pytest.raises(UserFault, match="only root"):
-        main.show(["doctor", "--local"])
+        main.run_subject(["doctor", "--local"])
 
 
 def test_completion_knows_its_options() -> None:
-    assert "--brief" in main.completion_words("/pool", "/records")["verbs"]["doctor"]
+    assert "--brief" in main.completion_values("/pool", "/records")["verbs"]["doctor"]

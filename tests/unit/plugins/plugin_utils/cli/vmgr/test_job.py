@@ -59,7 +59,7 @@ def stored(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
 
 def vmgr_job_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What it prints; the configuration is not looked at."""
-    assert main.show(["job", *arguments], pathlib.Path("/nonexistent")) == 0
+    assert main.run_subject(["job", *arguments], pathlib.Path("/nonexistent")) == 0
     return capsys.readouterr().out
 
 
@@ -241,7 +241,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records im
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main as vmgr
 job_records.RECORDS = pathlib.Path(sys.argv[1])
-sys.exit(messages.run("vmgr", lambda: vmgr.show(sys.argv[2:])))
+sys.exit(messages.run("vmgr", lambda: vmgr.run_subject(sys.argv[2:])))
 """
 CHECKOUT = templates.COLLECTION_DIR.parent.resolve()
 # a mount is reached without a look at the directories above what it shows
@@ -292,7 +292,7 @@ def test_owner_sees_his_job_and_nobody_else_does(passable: pathlib.Path) -> None
 @pytest.mark.parametrize("arguments", [[], ["list"], ["show"], ["log"], ["console"], ["report"]])
 def test_help_teaches(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.show(["job", *arguments, "--help"])
+        main.run_subject(["job", *arguments, "--help"])
     assert ended.value.code == 0
     assert ("examples:" in capsys.readouterr().out) == bool(arguments)
 

@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pathlib
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.job_record import JobRecord
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.samples.rates import GuestRates, Interval
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import to_dict
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import job_usage
 
 GIB = 2**30
+MIB = 2.0**20
 
 
 def record(
@@ -152,3 +159,47 @@ def test_energy_is_measured_estimated_or_absent(energy: object, line: str) -> No
     one = record((3600, 6), (3600, 6))
     one.raw.update({"energy": energy, "nodes": ["cn0", "cn1"]})
     assert job_usage.format_energy(one) == line
+
+
+def guest_rates(name: str, *moved: tuple[float, float | None, float | None]) -> GuestRates:
+    """Return the rates of a guest: for each interval its seconds, and bytes per second of disks and of the network."""
+    intervals, begin = [], 0.0
+    for seconds, disk, net in moved:
+        rates = {"read_bw": disk, "write_bw": None, "receive_bw": net, "send_bw": net}
+        intervals.append(Interval(begin, begin + seconds, rates))
+        begin += seconds
+    return GuestRates(name, 0, "cn1", "", 0.0, tuple(intervals))
+
+
+def test_traffic_is_measured_by_the_most_that_a_guest_has_reached() -> None:
+    rates = (
+        guest_rates("a", (30, 40 * MIB, 10.0), (90, 0.0, 10.0)),
+        guest_rates("b", (60, 20 * MIB, None), (60, None, 10.0)),
+    )
+    assert job_usage.traffic_of(rates) == (
+        job_usage.Use("a", "disk", 10 * MIB, 40 * MIB),
+        job_usage.Use("b", "disk", 20 * MIB, 40 * MIB),
+    )
+    assert job_usage.draw(job_usage.traffic_of(rates), plain=True) == [
+        "a  disk    ######..................   25 % of 40M/s at most, 10M/s on average",
+        "b  disk    ############............   50 % of 40M/s at most, 20M/s on average",
+    ]
+
+
+def test_traffic_of_a_guests_own_start_has_no_bar() -> None:
+    assert job_usage.traffic_of((guest_rates("a", (30, 2.0 * MIB, 1.0 * MIB)),)) == ()
+    assert job_usage.traffic_of((guest_rates("a"),)) == ()
+    (net,) = job_usage.traffic_of((guest_rates("a", (30, 2.0 * MIB, 2.0 * MIB)),))
+    assert (net.kind, net.used, net.given) == ("net", 4 * MIB, 4 * MIB)
+
+
+def test_uses_of_a_guest_stand_together(tmp_path: pathlib.Path) -> None:
+    points = [(30.0 * n, (0.0, 0.0, MIB, n * 900 * MIB, 0, 0, 0)) for n in range(3)]
+    guests = tuple(series.GuestSeries(f"vcn{rank}-1", rank, "", series.format_points(points)) for rank in range(2))
+    whole = series.JobSeries(1, (series.NodeSeries("cn0", 1.0, 30, series.NOT_KNOWN, "", guests),))
+    (tmp_path / layout.SERIES).write_text(json.dumps(to_dict(whole)))
+    one = dataclasses.replace(record((2020, 2), (404, 8.1)), directory=tmp_path)
+    assert [(use.guest, use.kind) for use in job_usage.all_uses(one)] == [
+        (name, kind) for name in ("vcn0-1", "vcn1-1") for kind in ("vcpus", "memory", "disk")
+    ]
+    assert job_usage.all_uses(record((2020, 2))) == job_usage.uses_of(record((2020, 2)))

@@ -38,22 +38,22 @@ def site(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
 
 
 def test_images(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.show(["image", "list"], site) == 0
+    assert main.run_subject(["image", "list"], site) == 0
     header, good, bad = capsys.readouterr().out.splitlines()
     assert header.split() == ["name", "wrong"]
     assert good.split() == ["debian12.qcow2", "-"]
     assert "can be written by others than root" in bad
-    main.show(["image", "list", "--json"], site)
+    main.run_subject(["image", "list", "--json"], site)
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["debian12.qcow2", "odd.img"]
 
 
 def test_one_image(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.show(["image", "show", "debian12"], site) == 0
+    assert main.run_subject(["image", "show", "debian12"], site) == 0
     assert "format         qcow2" in capsys.readouterr().out.splitlines()
-    main.show(["image", "show", "debian12", "--json"], site)
+    main.run_subject(["image", "show", "debian12", "--json"], site)
     assert json.loads(capsys.readouterr().out)["name"] == "debian12.qcow2"
     with pytest.raises(UserFault, match="no such image"):
-        main.show(["image", "show", "debian13"], site)
+        main.run_subject(["image", "show", "debian13"], site)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_originals_words_mean_what_they_meant(old: list[str], new: list[str]) ->
 
 def test_version_is_the_collections(site: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.show(["--version"], site)
+        main.run_subject(["--version"], site)
     assert (ended.value.code, capsys.readouterr().out) == (0, f"vmgr {installed.version()}\n")
 
 
 def test_unknown_word_is_a_usage_error(site: pathlib.Path) -> None:
     with pytest.raises(SystemExit) as caught:
-        main.show(["image", "lst"], site)
+        main.run_subject(["image", "lst"], site)
     assert caught.value.code == 2

@@ -89,7 +89,7 @@ def test_health_has_a_row_a_source_and_forgets_one_after_a_repair(
     monkeypatch.setattr(node, "read_settings", lambda _load: watched)
     assert run_vmgr(capsys, "node", "health")[1].count("not read yet") == 3
     (tmp_path / "count").write_text("7", "ascii")
-    degrading.look(watched, lambda: "ERROR: \x1b[2Jfan", clock.Deadline.after(60))
+    degrading.read_sources(watched, lambda: "ERROR: \x1b[2Jfan", clock.Deadline.after(60))
     status, output = run_vmgr(capsys, "node", "health")
     assert status == 1
     rows = {line.split()[0]: line for line in output.splitlines()[1:]}
@@ -175,14 +175,14 @@ def test_topology_of_another_node_is_asked_of_its_agent(
     ssh = stand_in_ssh(tmp_path, f'echo "$*" >> {tmp_path}/words; cat > {asked}; cat {answered}')
     answered.write_text("")
     with pytest.raises(NodeFault, match="no answer"):
-        asking.ask_node("gn1", Policy(), ssh)
+        asking.query_node("gn1", Policy(), ssh)
     with asked.open("rb") as stream:
         answer = serve.respond(stream, handlers.Call({}, Policy))
     answered.write_text(json.dumps(answer))
-    assert asking.ask_node("gn1", Policy(), ssh) == topology
+    assert asking.query_node("gn1", Policy(), ssh) == topology
     assert "/opt/vtorque/bin/vtorque-node" in (tmp_path / "words").read_text()
     with pytest.raises(NodeFault, match="gn1 has answered"):
-        asking.ask_node("gn2", Policy(), ssh)
+        asking.query_node("gn2", Policy(), ssh)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_topology_of_another_node_is_asked_of_its_agent(
     ],
 )
 def test_topology_of_a_node_that_gives_none_says_why(script: str, why: str, tmp_path: pathlib.Path) -> None:
-    found = asking.ask_nodes(["gn1", "gn2"], Policy(), ssh=stand_in_ssh(tmp_path, f"cat >/dev/null; {script}"))
+    found = asking.query_nodes(["gn1", "gn2"], Policy(), ssh=stand_in_ssh(tmp_path, f"cat >/dev/null; {script}"))
     assert [why in str(one) for one in found] == [True, True]
 
 
@@ -210,15 +210,15 @@ def test_topology_of_all_nodes_is_remembered_for_users_and_who_is_silent_is_name
     answer.write_text(json.dumps({"topology": form.to_dict(topology)}))
     script = f'case "$*" in *gn1*) cat {answer};; *) echo gone >&2; exit 255;; esac'
     ssh = stand_in_ssh(tmp_path, script)
-    real = asking.ask_nodes
-    monkeypatch.setattr(asking, "ask_nodes", lambda names, policy, advance: real(names, policy, advance, ssh))
+    real = asking.query_nodes
+    monkeypatch.setattr(asking, "query_nodes", lambda names, policy, advance: real(names, policy, advance, ssh))
     monkeypatch.setattr(compute_nodes, "list_nodes", lambda _policy: ("gn1", "gn2"))
     write, forget = topologies.write_topology, topologies.forget_others
     monkeypatch.setattr(topologies, "write_topology", lambda one: write(one, tmp_path))
     monkeypatch.setattr(topologies, "forget_others", lambda nodes: forget(nodes, tmp_path))
     for name in ("gn2", "gn3"):
         write(dataclasses.replace(topology, node=name), tmp_path)
-    status = main.show(["node", "topology", "--all"])
+    status = main.run_subject(["node", "topology", "--all"])
     streams = capsys.readouterr()
     assert (status, streams.out) == (4, "remembered what gn1 has, for vsub --dry-run\n")
     assert "the topology of gn2: no answer by ssh: gone" in streams.err
@@ -252,7 +252,7 @@ def test_evacuate_prints_where_each_guest_went_and_why_others_stay(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main, "load", Policy)
-    monkeypatch.setattr(evacuation, "ask_node", lambda _node, _policy, *, dry_run: EVACUEES[dry_run:])
+    monkeypatch.setattr(evacuation, "evacuate_node", lambda _node, _policy, *, dry_run: EVACUEES[dry_run:])
     status, output = run_vmgr(capsys, "node", "evacuate", "gn1")
     assert (status, output.splitlines()) == (
         node.STAYS,
@@ -280,4 +280,4 @@ def test_evacuate_believes_no_answer_of_another_form(monkeypatch: pytest.MonkeyP
     done = subprocess.CompletedProcess([], 3, output, b"")
     monkeypatch.setattr(evacuation, "call", lambda *_arguments: done)
     with pytest.raises(VTorqueError, match=why):
-        evacuation.ask_node("cn1", Policy(), dry_run=True)
+        evacuation.evacuate_node("cn1", Policy(), dry_run=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import pwd
@@ -69,10 +70,12 @@ class Site:
         trial.job_id = f"{trial.where}.fe"
         self.asked = (request, who.pw_name, how["queue"])
 
-    def wait(self, _trials: object, _batch: object, _timeout_s: float, _told: object) -> None:
+    def wait(self, trials: t.Sequence[t.Any], _batch: object, _timeout_s: float, _told: object) -> None:
         """As long as it takes."""
         if self.interrupted:
             raise KeyboardInterrupt
+        for trial in trials:
+            trial.in_time = self.reports.get(trial.where, well(trial.where)).asked
 
     def take_back(self, trials: t.Sequence[t.Any], _batch: object) -> tuple[str, ...]:
         """As qdel."""
@@ -140,7 +143,7 @@ def test_selftest_job_belongs_to_the_requested_user(
 def test_wrong_command_line(site: Site, uid: int, arguments: tuple[str, ...], why: str) -> None:
     site.uid = uid
     with pytest.raises(UserFault, match=why):
-        main.show(["selftest", *arguments])
+        main.run_subject(["selftest", *arguments])
     assert site.stored == []
 
 
@@ -163,7 +166,7 @@ def test_how_it_ends(
 def test_interrupted_it_takes_its_jobs_back(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.interrupted = True
     with pytest.raises(KeyboardInterrupt):
-        main.show(["selftest", "--each-node"])
+        main.run_subject(["selftest", "--each-node"])
     assert site.deleted == ["cn1.fe", "cn2.fe"]
     assert "interrupted: deleted: cn1.fe, cn2.fe" in capsys.readouterr().err
     assert site.stored == ["cn1", "cn2"]
@@ -173,7 +176,7 @@ def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str
     """What fails for the second node must not leave the first one's job."""
     site.broken = "cn2"
     with pytest.raises(UserFault, match="is full"):
-        main.show(["selftest", "--each-node"])
+        main.run_subject(["selftest", "--each-node"])
     assert site.deleted == ["cn1.fe"]
     assert "vmgr: selftest: not done: deleted: cn1.fe\n" in capsys.readouterr().err
     assert site.stored == ["cn1", "cn2"]
@@ -182,14 +185,14 @@ def test_fault_takes_jobs_back_too(site: Site, capsys: pytest.CaptureFixture[str
 def test_fault_before_any_job_is_told_alone(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     site.broken = "cn1"
     with pytest.raises(UserFault, match="is full"):
-        main.show(["selftest", "--each-node"])
+        main.run_subject(["selftest", "--each-node"])
     assert capsys.readouterr().err == "vmgr: selftest: left out, as they are not in use for VM jobs: cn3\n"
 
 
 def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    times = iter([1.0, 3.0, 2.0] * 2)
+    times = itertools.cycle([1.0, 3.0, 2.0])
 
     def report(trial: t.Any, expected: t.Any, _records: object) -> tuple[Report, None]:
         assert expected.workload
@@ -211,6 +214,9 @@ def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     assert site.stored == ["1"] * 3, "directories of all runs go"
     _status, text = run_vmgr(capsys, "selftest", *arguments, "--json")
     assert [one["seconds"] for one in json.loads(text)] == [{"workload": 1.0}, {"workload": 3.0}, {"workload": 2.0}]
+    assert [one["figures"] for one in json.loads(text)] == [{"selftest_workload_s": took} for took in (1.0, 3.0, 2.0)]
+    status = main.show(["selftest", *arguments, "--query", "avg([].figures.selftest_workload_s)"])
+    assert (status, json.loads(capsys.readouterr().out)) == (0, 2.0)
 
 
 def test_selftest_is_not_repeated_after_a_job_that_was_late(
@@ -218,7 +224,7 @@ def test_selftest_is_not_repeated_after_a_job_that_was_late(
 ) -> None:
     def wait(trials: t.Sequence[t.Any], *_others: object) -> None:
         for trial in trials:
-            trial.asked = False
+            trial.in_time = False
 
     monkeypatch.setattr(selftest.selftest_call, "wait", wait)
     site.reports = {"1": Report("1", (Finding("ended", BAD, "late", "not over"),), asked=False)}
@@ -226,3 +232,5 @@ def test_selftest_is_not_repeated_after_a_job_that_was_late(
     status, text = run_vmgr(capsys, "selftest", "--repeat", "5", "--figures", str(figures))
     assert (status, "Not proven: 1 of 1 jobs." in text) == (selftest.LATE, True)
     assert json.loads(figures.read_text(encoding="utf-8")) == {}, "what was not proven is no figure"
+    _status, text = run_vmgr(capsys, "selftest", "--json")
+    assert [one["figures"] for one in json.loads(text)] == [{}]

@@ -69,7 +69,7 @@ def vmgr_site(tmp_path: pathlib.Path, *arguments: str, configuration: str = "") 
     """Its exit status."""
     path = tmp_path / "vtorque.yml"
     path.write_text(configuration or "{}\n")
-    return main.show(["site", "report", *arguments], path)
+    return main.run_subject(["site", "report", *arguments], path)
 
 
 def test_report_writes_a_page_that_everybody_may_read_and_nothing_else(

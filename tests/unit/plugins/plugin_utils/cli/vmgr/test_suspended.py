@@ -38,7 +38,7 @@ class Nodes:
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     here = Nodes()
-    monkeypatch.setattr(saved_jobs, "ask_nodes", here.ask)
+    monkeypatch.setattr(saved_jobs, "query_nodes", here.ask)
     monkeypatch.setattr(suspended.compute_nodes, "list_nodes", lambda _policy: tuple(here.answers))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return here
@@ -100,7 +100,7 @@ esac
     )
     ssh.chmod(0o755)
     request = SavedRequest(1, "saved")
-    found, refused, silent = saved_jobs.ask_nodes(
+    found, refused, silent = saved_jobs.query_nodes(
         request, ["well", "other", "gone"], ssh_timeout_s=5, prefix="/opt/vtorque", ssh=str(ssh)
     )
     assert found == {"ok": True, "saved": [], "removed": []}

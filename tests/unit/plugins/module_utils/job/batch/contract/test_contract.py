@@ -218,7 +218,7 @@ def test_question_about_one_job_never_costs_the_whole_queue(material: Material, 
     batch.hold(material.job_id)
     batch.release_command(material.job_id)
     batch.delete(material.job_id)
-    lives = liveness.by_server(liveness.AskedOnce(registry.open_batch(material.policy, timeout_s=20.0)), material.node)
+    lives = liveness.by_server(liveness.JobAnswers(registry.open_batch(material.policy, timeout_s=20.0)), material.node)
     lives(material.job_id, job.start_count)
     questions = material.read_questions()
     assert len(questions) >= 3
@@ -402,22 +402,22 @@ def test_request_of_the_command_line_counts_over_that_of_the_script(material: Ma
     (text, origin), _own = (layer[0] for layer in asked.layers)
     assert text == "vcpus=3,ram=1G"
     assert origin.endswith("job.sh, line 2")
-    handover = submission(material, arguments).handover
-    request = material.request_in(handover.argv)
+    command_call = submission(material, arguments).command_call
+    request = material.request_in(command_call.argv)
     assert request is not None
     assert request.values == {"vcpus": 5, "ram": 1024}
-    assert not {"-vm", "vcpus=5"} & set(handover.argv)
+    assert not {"-vm", "vcpus=5"} & set(command_call.argv)
 
 
 def test_script_is_read_where_it_stands_and_its_arguments_stay_last(material: Material, tmp_path: pathlib.Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\n{material.vm_line} vcpus=3\ntrue\n")
-    handover = submission(material, [str(script)]).handover
-    assert handover.argv[handover.at] == str(script)
-    assert handover.text is not None
-    assert handover.text.endswith(b"\ntrue\n")
-    assert pathlib.Path(handover.name).name == "job.sh"
-    assert handover.note
+    command_call = submission(material, [str(script)]).command_call
+    assert command_call.argv[command_call.at] == str(script)
+    assert command_call.text is not None
+    assert command_call.text.endswith(b"\ntrue\n")
+    assert pathlib.Path(command_call.name).name == "job.sh"
+    assert command_call.note
     for missing in (str(tmp_path), str(tmp_path / "gone")):
         with pytest.raises(RequestErrors, match="the script"):
             submission(material, [missing])
@@ -426,10 +426,10 @@ def test_script_is_read_where_it_stands_and_its_arguments_stay_last(material: Ma
 def test_job_without_machines_is_the_commands_alone(material: Material, tmp_path: pathlib.Path) -> None:
     front, piped = registry.open_front(material.system), b"#!/bin/sh\ntrue\n"
     (tmp_path / "job.sh").write_bytes(piped)
-    handover = front.read_call([str(tmp_path / "job.sh")], {}).read_script(unread).as_it_is()
-    assert (handover.argv, handover.text) == ((str(tmp_path / "job.sh"),), None)
-    handover = front.read_call([], {}).read_script(lambda: piped).as_it_is()
-    assert (handover.argv, handover.text, handover.at) == ((), piped, -1)
+    command_call = front.read_call([str(tmp_path / "job.sh")], {}).read_script(unread).as_it_is()
+    assert (command_call.argv, command_call.text) == ((str(tmp_path / "job.sh"),), None)
+    command_call = front.read_call([], {}).read_script(lambda: piped).as_it_is()
+    assert (command_call.argv, command_call.text, command_call.at) == ((), piped, -1)
 
 
 def test_our_own_words_are_not_for_the_command(material: Material) -> None:

@@ -98,11 +98,11 @@ def test_alarm_of_the_hook_is_what_the_servers_copy_says(
 def test_doctor_compares_the_alarm_with_the_time_that_a_start_may_take(material: OpenPbsMaterial) -> None:
     policy = material.policy
     install_hook(policy)
-    finding = node_checks.look_at_alarm(policy, hook_calls.hook_limits(policy))
+    finding = node_checks.check_alarm(policy, hook_calls.hook_limits(policy))
     assert finding.state == "bad"
     assert "set hook vtorque alarm = " in finding.remedy
     install_hook(policy, alarm=policy.prologue_timeout + 60)
-    assert node_checks.look_at_alarm(policy, hook_calls.hook_limits(policy)).state == "ok"
+    assert node_checks.check_alarm(policy, hook_calls.hook_limits(policy)).state == "ok"
 
 
 def test_doctor_looks_at_the_servers_copy_of_the_hook(material: OpenPbsMaterial) -> None:

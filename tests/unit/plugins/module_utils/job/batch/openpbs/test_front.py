@@ -33,9 +33,9 @@ def submit(*argv: str, script: str = "true\n", policy: Policy = POLICY) -> tuple
     """What qsub gets behind the request, and what was raised."""
     asked = job(*argv, script=script)
     assert list(asked.objections(None)) == []
-    handover, notices = asked.submission(Request(), NEED, policy)
-    assert handover.argv[:2] == ("-l", f"vtorque={Request().encode()}")
-    return handover.argv[2:], notices
+    command_call, notices = asked.submission(Request(), NEED, policy)
+    assert command_call.argv[:2] == ("-l", f"vtorque={Request().encode()}")
+    return command_call.argv[2:], notices
 
 
 def test_arguments_are_read_as_qsub_reads_them() -> None:
@@ -179,5 +179,5 @@ def test_shell_travels_in_the_request_and_not_to_qsub(given: tuple[str, ...], le
 def test_interactive_job_has_no_script() -> None:
     asked = front.read_call(["-I"], {}).read_script(lambda: pytest.fail("nothing is read"))
     assert asked.interactive
-    handover, _notices = asked.submission(Request(), NEED, POLICY)
-    assert (handover.text, handover.at, handover.argv[-1]) == (None, -1, "-I")
+    command_call, _notices = asked.submission(Request(), NEED, POLICY)
+    assert (command_call.text, command_call.at, command_call.argv[-1]) == (None, -1, "-I")

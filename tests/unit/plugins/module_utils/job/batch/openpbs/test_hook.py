@@ -177,8 +177,8 @@ def test_hook_that_a_signal_killed_has_accepted_and_the_shell_runs_nothing(mom: 
     assert mom.calls() == []
     assert mom.play(record("0.p0", "p1", "EXECJOB_LAUNCH")).argv == (f"{mom.place}/opt/bin/vtorque-shell",)
     variables = OpenPbsMaterial.environment
-    with pytest.raises(start_record.NothingLeft, match="no virtual machine was made ready"):
-        start_record.find(job_shell.own_job(variables), job_shell.job_id_of(variables))
+    with pytest.raises(start_record.NoStartRecord, match="no virtual machine was made ready"):
+        start_record.read_start_record(job_shell.own_job(variables), job_shell.job_id_of(variables))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault, UserFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared.server_command import Refused
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared.server_command import CommandRefused
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers, comment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
@@ -237,7 +237,7 @@ def test_node_that_slurm_spells_otherwise_is_asked_for_by_its_name() -> None:
             if command[0] == "sinfo":
                 return recorded("sinfo-nodes.json")
             if "cn1.example.org" in command:
-                raise Refused("squeue", "status 1: Invalid node name cn1.example.org")  # recorded
+                raise CommandRefused("squeue", "status 1: Invalid node name cn1.example.org")  # recorded
             return super()._run(*command, subject=subject)
 
     assert Spells(recorded("squeue-running.json")).jobs("cn1.example.org") == {"4.lab"}
@@ -312,8 +312,8 @@ def test_hold_means_one_member_of_an_array() -> None:
 
 def test_owner_asks_for_a_checkpoint_or_a_suspension_by_a_signal_to_the_shell_alone() -> None:
     slurm = Recorder(changed("squeue-running.json", 4, {"array_job_id": 4, "array_task_id": 3}))
-    slurm.ask_checkpoint("4.lab")
-    slurm.ask_checkpoint("4.lab", park=True)
+    slurm.request_checkpoint("4.lab")
+    slurm.request_checkpoint("4.lab", park=True)
     assert slurm.orders == [
         ("scancel", "--batch", f"--signal={CHECKPOINT}", "4_3"),
         ("scancel", "--batch", f"--signal={PARK}", "4_3"),
@@ -436,7 +436,7 @@ def test_owner_reads_why_a_start_ended(
     appended: list[str] = []
     monkeypatch.setattr(adapter.output_file, "append", lambda _job, path, _lines, **_how: appended.append(path))
     slurm = Recorder(changed("squeue-running.json", 4, facts))
-    slurm.tell(slurm.job("4.lab"), WORDS, held=held)
+    slurm.notify_owner(slurm.job("4.lab"), WORDS, held=held)
     assert [command[1 : len(order or ()) + 1] for command in slurm.orders] == ([order] if order else [])
     assert appended == ([] if "batch_flag" in facts else ["/home/alice/slurm-4.out"])
 
@@ -450,5 +450,5 @@ def test_silent_controller_keeps_nobody_from_the_output_file(monkeypatch: pytest
     slurm = Recorder(recorded("squeue-running.json"))
     job = slurm.job("4.lab")
     monkeypatch.setattr(Recorder, "_run", is_silent)
-    slurm.tell(job, WORDS, held=False)
+    slurm.notify_owner(job, WORDS, held=False)
     assert appended == ["/home/alice/slurm-4.out"]

@@ -69,7 +69,7 @@ def test_pack_longest_comment_has_1024_characters() -> None:
 @pytest.mark.parametrize("text", ["", "a note of alice's", " vtorque:x", "VTORQUE:x", "vtorque", "note;vtorque:x"])
 def test_unpack_comment_of_somebody_else_is_none(text: str) -> None:
     assert comment.unpack(text) is None
-    assert not comment.is_ours(text)
+    assert not comment.wants_guests(text)
 
 
 BOMB = zlib.compress(b"0" * 700_000, 9)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Slurm's lists of hosts; lab/tests/test_slurm_host_list.py compares them with `scontrol show hostnames`."""
+"""Slurm's lists of hosts; lab/tests/slurm/test_host_list.py compares them with `scontrol show hostnames`."""
 
 from __future__ import annotations
 

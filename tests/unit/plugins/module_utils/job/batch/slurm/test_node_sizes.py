@@ -16,8 +16,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.regi
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import partitions
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.sbatch import node_sizes
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.demand import NodeSize
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import RequestErrors
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.sizes import NodeSize
 
 RECORDED = "batch*|1|2|24105|vtorque\nbatch*|1|2|24105|vtorque,fast\nfast|1|2|24105|vtorque,fast\n"
 """On 22.05.8, with two nodes, one of which is in both partitions."""
@@ -113,8 +113,8 @@ def test_sizes_are_one_question_to_the_controller(tmp_path: pathlib.Path) -> Non
 
 def words_of(*arguments: str, keys: str = "spare=1") -> list[str]:
     asked = open_front("slurm").read_call(["-vm", keys, *arguments, "--wrap", "true"], {}).read_script(bytes)
-    handover = prepare(asked, POLICY, Site(Offers(), {}, lambda _queue: ()), "/home/alice").handover
-    return list(handover.argv)
+    command_call = prepare(asked, POLICY, Site(Offers(), {}, lambda _queue: ()), "/home/alice").command_call
+    return list(command_call.argv)
 
 
 @pytest.mark.parametrize(

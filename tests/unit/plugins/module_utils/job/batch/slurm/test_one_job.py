@@ -43,7 +43,7 @@ def row_of(number: int) -> one_job.Row:
     return one_job.pick(rows, JobID=str(number))
 
 
-def known(number: int, text: str | None = None) -> answers.Known:
+def known(number: int, text: str | None = None) -> answers.JobAnswer:
     form = one_job.form_of(row_of(number), detail(number) if text is None else text)
     return answers.read_job(form, f"{number}.lab")
 

@@ -171,8 +171,8 @@ def test_hold_is_the_owners_to_release(tmp_path: pathlib.Path) -> None:
 
 def test_owner_asks_for_a_checkpoint_or_a_suspension_by_a_signal(tmp_path: pathlib.Path) -> None:
     recorder = Recorder(tmp_path)
-    adapter.Torque(tmp_path).ask_checkpoint("7.s")
-    adapter.Torque(tmp_path).ask_checkpoint("7.s", park=True)
+    adapter.Torque(tmp_path).request_checkpoint("7.s")
+    adapter.Torque(tmp_path).request_checkpoint("7.s", park=True)
     assert recorder.calls == [["qsig", "-s", str(CHECKPOINT), "7.s"], ["qsig", "-s", str(PARK), "7.s"]]
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job in the forms of other programs, checked against what their documentation demands."""
+"""A job in the forms of other programs, checked against their public forms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import pathlib
-import re
 import typing as t
 
 import jsonschema
@@ -22,79 +21,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.sa
     table,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from tests.unit import clustercockpit_forms as forms
+from tests.unit.opentelemetry_form import read_trace
 
 EVIL = '=cmd|"</script>\x1b[2J,\n'
-NUMBER = {"type": "number", "minimum": 0}
-# https://github.com/ClusterCockpit/cc-backend/tree/master/pkg/schema/schemas: unit, job-metric-statistics,
-# job-metric-data, job-meta, job-data; what each demands, and no more
-UNIT = {
-    "type": "object",
-    "required": ["base", "base_unit"],
-    "properties": {
-        "base": {"enum": ["B", "F", "B/s", "F/s", "CPI", "IPC", "Hz", "W", "J", ""]},
-        "base_unit": {"enum": ["B", "F", "B/s", "F/s", "CPI", "IPC", "cpu_used", "cpu_load", "Hz", "W"]},
-    },
-}
-STATISTICS = {"avg": NUMBER, "min": NUMBER, "max": NUMBER}
-JOB_STATISTICS = {
-    "type": "object", "required": ["unit", "avg", "min", "max"], "properties": {"unit": UNIT, **STATISTICS},
-}  # fmt: skip
-METRIC = {
-    "type": "object",
-    "required": ["node"],
-    "properties": {
-        "node": {
-            "type": "object",
-            "required": ["unit", "timestep", "series"],
-            "properties": {
-                "unit": UNIT,
-                "timestep": {"type": "integer"},
-                "series": {
-                    "type": "array",
-                    "minItems": 1,
-                    "items": {
-                        "type": "object",
-                        "required": ["hostname", "statistics", "data"],
-                        "properties": {
-                            "hostname": {"type": "string"},
-                            "statistics": {"type": "object", "required": [*STATISTICS], "properties": STATISTICS},
-                            "data": {"type": "array", "minItems": 1, "contains": NUMBER},
-                        },
-                    },
-                },
-            },
-        }
-    },
-}
-POSITIVE = {"type": "integer", "exclusiveMinimum": 0}
-TEXT = {"type": "string"}
-NEEDED = ["cpu_user", "cpu_load", "mem_used", "flops_any", "mem_bw"]
-META = {
-    "type": "object",
-    "required": ["jobId", "user", "project", "cluster", "subCluster", "numNodes", "exclusive", "startTime", "jobState",
-                 "duration", "resources", "statistics"],
-    "properties": {
-        "jobId": {"type": "integer"}, "user": TEXT, "project": TEXT, "cluster": TEXT, "subCluster": TEXT,
-        "arrayJobId": {"type": "integer"}, "numNodes": POSITIVE, "numHwthreads": POSITIVE,
-        "exclusive": {"type": "integer", "minimum": 0, "maximum": 2},
-        "jobState": {"enum": ["completed", "failed", "cancelled", "stopped", "out_of_memory", "node_fail", "timeout"]},
-        "startTime": POSITIVE, "duration": POSITIVE,
-        "resources": {"type": "array",
-                      "items": {"type": "object", "required": ["hostname"], "properties": {"hostname": TEXT}}},
-        "metaData": {"type": "object", "properties": {"jobName": TEXT}},
-        "statistics": {"type": "object", "required": NEEDED, "additionalProperties": JOB_STATISTICS},
-    },
-}  # fmt: skip
-FILE_SYSTEM = {
-    "type": "object", "required": ["name", "type", "read_bw", "write_bw"],
-    "properties": {"name": TEXT, "type": {"enum": ["nfs", "lustre", "gpfs", "nvme", "ssd", "hdd", "beegfs"]},
-                   "read_bw": METRIC, "write_bw": METRIC},
-}  # fmt: skip
-DATA = {
-    "type": "object", "required": ["cpu_used", *NEEDED, "net_bw", "filesystems"],
-    "properties": {"filesystems": {"type": "array", "minItems": 1, "items": FILE_SYSTEM}},
-    "additionalProperties": METRIC,
-}  # fmt: skip
 
 
 def of_guest(name: str, rank: int, cpus: t.Iterable[float | None], tag: str = "tag") -> series.GuestSeries:
@@ -137,13 +69,15 @@ def test_rates_are_differences_and_what_is_not_known_stays_so() -> None:
     } | {"vcpus_waiting": pytest.approx(1 / 60)}  # fmt: skip
 
 
-def test_archive_is_what_clustercockpit_demands() -> None:
-    archive = clustercockpit.archive_of(job(), job_series(), "hpc1")
+@pytest.mark.parametrize(
+    ("form", "public"), [(clustercockpit.NOW, forms.NOW), (clustercockpit.FORMER, forms.FORMER)], ids=["now", "former"]
+)
+def test_archive_is_what_clustercockpit_demands(form: clustercockpit.Form, public: forms.Form) -> None:
+    archive = clustercockpit.archive_of(job(), job_series(), "hpc1", form)
     meta, data = json.loads(json.dumps(archive.meta)), json.loads(json.dumps(archive.data))
-    jsonschema.validate(meta, META)
-    jsonschema.validate(data, DATA)
+    public.check(meta, data)
     assert (meta["jobId"], meta["cluster"], meta["numNodes"], meta["duration"]) == (4711, "hpc1", 2, 80)
-    assert (meta["jobState"], meta["exclusive"], meta["numHwthreads"]) == ("completed", 1, 6)
+    assert (meta["jobState"], meta["numHwthreads"]) == ("completed", 6)
     (first, second) = data["cpu_load"]["node"]["series"]
     assert (first["hostname"], first["data"]) == ("cn1", [1.5, 2.5])
     assert second["hostname"] == "cn2"
@@ -152,59 +86,88 @@ def test_archive_is_what_clustercockpit_demands() -> None:
     assert data["net_bw"]["node"]["series"][0]["data"] == [60.0, 60.0]
 
 
+def test_archive_of_one_form_is_refused_by_the_other() -> None:
+    for form, other in ((clustercockpit.NOW, forms.FORMER), (clustercockpit.FORMER, forms.NOW)):
+        archive = clustercockpit.archive_of(job(), job_series(), "hpc1", form)
+        with pytest.raises(jsonschema.ValidationError):
+            other.check(archive.meta, archive.data)
+
+
+def test_archive_says_whether_the_job_was_alone() -> None:
+    estimated = {"cn1": {"joules": 100, "how": "estimated"}, "cn2": {"joules": 20, "how": "estimated"}}
+    for changes, now, former in (({}, "none", 1), ({"energy": estimated}, "multi_user", 0)):
+        shared = clustercockpit.archive_of(job(**changes), job_series(), "c").meta["shared"]
+        exclusive = clustercockpit.archive_of(job(**changes), job_series(), "c", clustercockpit.FORMER).meta
+        assert (shared, exclusive["exclusive"]) == (now, former)
+
+
+def test_archive_has_the_energy_of_all_nodes_or_none() -> None:
+    both = {"cn1": {"joules": 100, "how": "measured"}, "cn2": {"joules": 20.25, "how": "estimated"}}
+    assert clustercockpit.archive_of(job(energy=both), job_series(), "c").meta["energy"] == 120.2
+    assert "energy" not in clustercockpit.archive_of(job(), job_series(), "c").meta
+
+
 @pytest.mark.parametrize(
-    ("changes", "state"),
-    [({"exit_status": 3}, "failed"), ({"lost": {"guest": "vcn1-1"}}, "node_fail"),
-     ({"refusal": {"what": "x"}}, "stopped"),
-     ({"exit_status": None, "verdict": {"action": "requeue"}}, "stopped")],
+    ("changes", "now", "former"),
+    [({"exit_status": 3}, "failed", "failed"), ({"lost": {"guest": "vcn1-1"}}, "node_fail", "failed"),
+     ({"refusal": {"what": "x"}}, "boot_fail", "stopped"),
+     ({"exit_status": None, "verdict": {"action": "requeue"}}, "boot_fail", "stopped")],
 )  # fmt: skip
-def test_archive_of_a_job_that_ended_otherwise_says_so(changes: dict[str, t.Any], state: str) -> None:
-    meta = clustercockpit.archive_of(job(**changes), job_series(), "hpc1").meta
-    jsonschema.validate(meta, META)
-    assert meta["jobState"] == state
+def test_archive_of_a_job_that_ended_otherwise_says_so(changes: dict[str, t.Any], now: str, former: str) -> None:
+    for form, public, state in ((clustercockpit.NOW, forms.NOW, now), (clustercockpit.FORMER, forms.FORMER, former)):
+        archive = clustercockpit.archive_of(job(**changes), job_series(), "hpc1", form)
+        public.check(archive.meta, archive.data)
+        assert archive.meta["jobState"] == state
 
 
 def test_archive_of_an_array_member_and_of_an_empty_record_is_one() -> None:
-    meta = clustercockpit.archive_of(job("72[3].head"), job_series(), "hpc1").meta
-    jsonschema.validate(meta, META)
-    assert (meta["jobId"], meta["arrayJobId"]) == (72, 72)
+    archive = clustercockpit.archive_of(job("72[3].head"), job_series(), "hpc1")
+    forms.NOW.check(archive.meta, archive.data)
+    assert (archive.meta["jobId"], archive.meta["arrayJobId"]) == (72, 72)
     empty = JobRecord("1.head", 1, pathlib.Path("/nonexistent"), "", {})
-    jsonschema.validate(clustercockpit.archive_of(empty, job_series(), "c").meta, META)
+    jsonschema.validate(clustercockpit.archive_of(empty, job_series(), "c").meta, forms.NOW.meta)
 
 
 def test_archive_of_a_long_job_has_few_steps() -> None:
     points = [(3000.0 * n, (30.0 * n, 0.0, 1, 1, 1, 1, 1)) for n in range(series.MOST_POINTS)]
     guest = series.GuestSeries("vcn1-1", 0, "", series.format_points(points))
     node = series.NodeSeries("cn1", 1.8e9, 30, series.NOT_KNOWN, "", (guest,))
-    data = clustercockpit.archive_of(job(), series.JobSeries(1, (node,)), "c").data
-    assert len(data["cpu_load"]["node"]["series"][0]["data"]) <= clustercockpit.MOST_STEPS + 1
-    jsonschema.validate(data, DATA)
+    archive = clustercockpit.archive_of(job(), series.JobSeries(1, (node,)), "c")
+    assert len(archive.data["cpu_load"]["node"]["series"][0]["data"]) <= clustercockpit.MOST_STEPS + 1
+    forms.NOW.check(archive.meta, archive.data)
 
 
-def test_trace_has_the_form_of_otlp_and_a_span_for_each_phase() -> None:
-    """https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding"""
-    trace = json.loads(json.dumps(otlp.trace_of(job())))
-    ((resource,), (scope,)) = trace["resourceSpans"], trace["resourceSpans"][0]["scopeSpans"]
-    spans = scope["spans"]
-    names = [span["name"] for span in spans]
-    assert names[:4] == ["job", "prologue", "present.cn1", "epilogue"]
-    assert names[4:6] == ["vcn1-1 disk", "vcn1-1 start"]
-    assert len({span["traceId"] for span in spans}) == 1
-    assert len({span["spanId"] for span in spans}) == len(spans)
-    ids = {span["spanId"] for span in spans}
+def parse_trace(record: JobRecord) -> trace_pb2.ResourceSpans:
+    return read_trace(json.dumps(otlp.trace_of(record)))
+
+
+def test_trace_is_read_by_opentelemetry_and_has_a_span_for_each_phase() -> None:
+    found = parse_trace(job())
+    (scope,) = found.scope_spans
+    spans = scope.spans
+    assert [span.name for span in spans][:6] == [
+        "job", "prologue", "present.cn1", "epilogue", "vcn1-1 disk", "vcn1-1 start"
+    ]  # fmt: skip
+    assert {len(span.trace_id) for span in spans} == {16}
+    assert {len(span.span_id) for span in spans} == {8}
+    assert len({span.trace_id for span in spans}) == 1
+    assert len({span.span_id for span in spans}) == len(spans)
+    ids = {span.span_id for span in spans}
+    for span in spans[1:]:
+        assert span.parent_span_id in ids
     for span in spans:
-        assert re.fullmatch("[0-9a-f]{32}", span["traceId"])
-        assert re.fullmatch("[0-9a-f]{16}", span["spanId"])
-        assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
-        assert span["kind"] == 1
-        assert span.get("parentSpanId", spans[0]["spanId"]) in ids
-    assert "parentSpanId" not in spans[0]
-    assert spans[4]["parentSpanId"] == spans[2]["spanId"]
-    assert spans[0]["status"] == {"code": 1}
-    report = {one["key"]: one["value"] for one in resource["resource"]["attributes"]}
-    assert report["service.name"] == {"stringValue": "vtorque"}
-    assert report["vtorque.start"] == {"intValue": "1"}
-    assert otlp.trace_of(job(exit_status=2))["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["status"] == {"code": 2}
+        assert 1.8e18 - 1e11 < span.start_time_unix_nano <= span.end_time_unix_nano
+        assert span.kind == trace_pb2.Span.SPAN_KIND_INTERNAL
+    assert spans[0].parent_span_id == b""
+    assert spans[4].parent_span_id == spans[2].span_id
+    assert spans[1].end_time_unix_nano - spans[1].start_time_unix_nano == 9_500_000_000
+    assert spans[0].status.code == trace_pb2.Status.STATUS_CODE_OK
+    facts = {one.key: one.value for one in found.resource.attributes}
+    assert facts["service.name"].string_value == "vtorque"
+    assert facts["vtorque.start"].int_value == 1
+    assert facts["enduser.id"].string_value == "alice"
+    failed = parse_trace(job(exit_status=2)).scope_spans[0].spans[0]
+    assert failed.status.code == trace_pb2.Status.STATUS_CODE_ERROR
 
 
 def test_table_has_a_line_for_each_guest_and_moment_and_no_formula() -> None:

@@ -13,8 +13,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records import schema
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.handover import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.samples import series_file
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.transfer import transfer_format
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
@@ -68,7 +68,7 @@ def test_series_travel_with_the_record(tmp_path: pathlib.Path) -> None:
     parcel = transfer_format.pack("7.head", 1, tmp_path)
     assert len(parcel.files) == transfer_format.MOST_FILES
     assert transfer_format.staying(tmp_path) == 8
-    stream = io.BytesIO(transfer_format.written(parcel))
+    stream = io.BytesIO(transfer_format.format_parcel(parcel))
     assert transfer_format.read(stream, transfer_format.Announcement("7.head", 1)) == parcel
 
 
@@ -88,7 +88,7 @@ def test_front_end_takes_no_other_form(content: bytes) -> None:
         series_file.check_series(content)
     record = json.dumps({"version": 1, "job_id": "7.head", "start": 1}).encode()
     parcel = transfer_format.Parcel("7.head", 1, {layout.RECORD: record, layout.SERIES: content})
-    stream = io.BytesIO(transfer_format.written(parcel))
+    stream = io.BytesIO(transfer_format.format_parcel(parcel))
     with pytest.raises(FormError):
         transfer_format.read(stream, transfer_format.Announcement("7.head", 1))
 

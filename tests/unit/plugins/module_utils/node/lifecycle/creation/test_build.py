@@ -82,9 +82,9 @@ def test_two_starts_in_the_same_second_are_not_promised_the_same_room(
 ) -> None:
     """On a shared node, where each has a lock of its own; the disk has room for one of them."""
     both_have_looked = threading.Barrier(2)
-    look = disk_space.taken_by_guests
+    look = disk_space.read_disk_use
 
-    def slow(guests_dir: pathlib.Path) -> disk_space.Taken:
+    def slow(guests_dir: pathlib.Path) -> disk_space.DiskUse:
         taken = look(guests_dir)
         # the other one has looked, or stands before a lock and cannot
         with contextlib.suppress(threading.BrokenBarrierError):
@@ -99,7 +99,7 @@ def test_two_starts_in_the_same_second_are_not_promised_the_same_room(
         return None
 
     node.settings = dataclasses.replace(node.settings, own_images_mib=64)
-    monkeypatch.setattr(disk_space, "taken_by_guests", slow)
+    monkeypatch.setattr(disk_space, "read_disk_use", slow)
     monkeypatch.setattr(user_disk, "serve_image", lambda *_words, **_more: (pathlib.Path("/run/image.sock"), 1 << 20))
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: shutil._ntuple_diskusage(1 << 30, 0, 3 << 19))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -111,7 +111,7 @@ def test_two_starts_in_the_same_second_are_not_promised_the_same_room(
 def test_lock_on_the_disk_that_is_never_let_go_blames_nobody(node: Node) -> None:
     """Who holds it may hang on a pool that does not answer."""
     late = pytest.raises(VTorqueError, match="held it for too long")
-    with start_lock.held(node.settings.run_dir / "locks/disk", node.settings, Deadline.after(60)), late as caught:
-        present_absent.present(node.part(), node.settings, Deadline.after(1))
+    with start_lock.lock_alone(node.settings.run_dir / "locks/disk", node.settings, Deadline.after(60)), late as caught:
+        present_absent.ensure_guests(node.part(), node.settings, Deadline.after(1))
     assert caught.value.fault == VTorqueError.fault
     assert node.present(node.part(start=2))

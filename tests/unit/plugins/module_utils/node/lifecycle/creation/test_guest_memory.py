@@ -67,7 +67,7 @@ def pools(node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -
 def present(
     node: Node, cores: tuple[int, ...] = (), count: int = 1, **part: t.Any
 ) -> tuple[node_answers.GuestFacts, ...]:
-    return present_absent.present(node.part(count, **{**STRICT, **part}), node.settings, node.soon(), cores=cores)
+    return present_absent.ensure_guests(node.part(count, **{**STRICT, **part}), node.settings, node.soon(), cores=cores)
 
 
 def xml_of(node: Node, facts: node_answers.GuestFacts) -> ET.Element:

@@ -88,11 +88,11 @@ def test_rules_hold_further_cards_from_before_the_boot_and_admit_the_job_there(
     whom = reachable.Reach("10.77.0.11", (), (), (), ())
     site.settings = dataclasses.replace(site.settings, confine_guests=True)
     monkeypatch.setattr(reachable, "reach", lambda *_words: whom)
-    monkeypatch.setattr(nft_rules, "hold", lambda guests, _whom, _settings: held.extend(guests))
+    monkeypatch.setattr(nft_rules, "apply_rules", lambda guests, _whom, _settings: held.extend(guests))
     monkeypatch.setattr(nft_rules, "bind", lambda _guests, _settings: None)
     monkeypatch.setattr(nft_rules, "admit", lambda guests, job, hosts, _settings: admitted.append((guests, job, hosts)))
     monkeypatch.setattr(join, "order_all", lambda orders, _deadline: {
-        channel.name: agent.Done(0, "") for channel, _script in orders
+        channel.name: agent.OrderResult(0, "") for channel, _script in orders
     })  # fmt: skip
     [facts] = site.present(site.part(networks="store+fast"))
     fast = nft_rules.Guest("vtq1n2", "72:54:00:01:02:01", "10.9.2.1")
@@ -112,7 +112,7 @@ def test_rules_of_all_cards_go_with_the_start(site: Node, monkeypatch: pytest.Mo
     site.present(site.part(networks="fast"))
     site.absent()
     assert {"vtq1", "vtq1n1", "vtq1n2", "vtq1n3"} <= set(gone)
-    assert present_absent.left(site.settings) == ()
+    assert present_absent.describe_leftovers(site.settings) == ()
 
 
 def test_network_of_the_job_is_there_before_its_guests_and_goes_after_them(
@@ -122,7 +122,7 @@ def test_network_of_the_job_is_there_before_its_guests_and_goes_after_them(
     mine = guest_networks.read_line("mine vxlan addresses=172.31.0.0/16 mtu=1400")
     site.settings = dataclasses.replace(site.settings, networks=(FAST, mine), confine_guests=True)
     monkeypatch.setattr(reachable, "reach", lambda *_words: reachable.Reach("10.77.0.11", (), (), (), ()))
-    monkeypatch.setattr(nft_rules, "hold", lambda guests, _whom, _settings: done.append(list(guests)))
+    monkeypatch.setattr(nft_rules, "apply_rules", lambda guests, _whom, _settings: done.append(list(guests)))
     monkeypatch.setattr(nft_rules, "bind", lambda _guests, _settings: None)
     monkeypatch.setattr(nft_rules, "let_go", lambda _devices, _settings: ())
     done: list[t.Any] = []

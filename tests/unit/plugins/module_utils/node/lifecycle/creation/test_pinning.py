@@ -57,7 +57,7 @@ def placed(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, 
 def present(
     node: Node, cores: tuple[int, ...] = (), count: int = 1, **part: t.Any
 ) -> tuple[node_answers.GuestFacts, ...]:
-    return present_absent.present(node.part(count, **{**PINNED, **part}), node.settings, node.soon(), cores=cores)
+    return present_absent.ensure_guests(node.part(count, **{**PINNED, **part}), node.settings, node.soon(), cores=cores)
 
 
 def test_present_of_pinned_guests_gives_each_vcpu_a_core_and_answers_with_it(
@@ -204,7 +204,7 @@ def test_present_of_other_guests_loads_nothing_of_placement(node: Node, monkeypa
 
 def test_processes_of_a_start_are_told_apart_by_what_they_are(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        guest_processes.inventory, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1"))
+        guest_processes.leftovers, "processes", lambda _settings: ((os.getpid(), "7.head.1"), (1, "8.head.1"))
     )
     ((text, server),) = guest_processes.read_processes("7.head.1", node.settings).values()
     assert text == pathlib.Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace")

@@ -113,7 +113,7 @@ def test_later_start_has_the_guests_back_with_their_names_and_addresses(running:
         directory = running.settings.start_dir(JOB, 2) / name
         assert (directory / checkpoint_store.RETURNED).exists()
         assert not saved_memory.is_away(directory)
-    assert set(slots.taken(running.settings).values()) == {f"7.head.2/{name}" for name in NAMES}
+    assert set(slots.read_slots(running.settings).values()) == {f"7.head.2/{name}" for name in NAMES}
     # asked again, they are found
     assert running.present(second_start(running, place)) == made
     assert any("vcn1-1" in thing for thing in running.absent(2))

@@ -33,7 +33,7 @@ def call(image_pool: ImagePool, tmp_path: pathlib.Path, capsys: pytest.CaptureFi
         path.chmod(0o755)
 
     def run(*options: object) -> t.Any:
-        assert main.show(["image", *map(str, options)], file) == 0
+        assert main.run_subject(["image", *map(str, options)], file) == 0
         output = capsys.readouterr().out
         return json.loads(output) if "--json" in options else output.splitlines()
 

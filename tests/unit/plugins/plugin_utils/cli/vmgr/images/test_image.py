@@ -20,7 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool.retire import InUse
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial import boot as trial
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.report import Seen
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.trial.report import TrialObservations
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import messages
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.images import image_changes
@@ -52,7 +52,7 @@ def call(image_pool: ImagePool, tmp_path: pathlib.Path, capsys: pytest.CaptureFi
         path.chmod(0o755)
 
     def run(*arguments: object, status: int = 0) -> t.Any:
-        assert main.show(list(map(str, arguments)), file) == status
+        assert main.run_subject(list(map(str, arguments)), file) == status
         report = capsys.readouterr().out
         return json.loads(report) if "--json" in arguments else report.splitlines()
 
@@ -218,18 +218,20 @@ def test_silent_batch_server_is_no_leave(call: VmgrCall, tmp_path: pathlib.Path)
     assert call("image", "delete", "tiny@9", "--force") == ["deleted tiny@9"]
 
 
-DEBIAN = Seen(18.44, lines=("begun 9.3", "up 18.0", "cloud-init cloud-init 22.4.2", "sshd /usr/sbin/sshd", "end"))
-DEAD = Seen(2.0, nothing_to_boot="No bootable device", emulated="no kvm")
+DEBIAN = TrialObservations(
+    18.44, lines=("begun 9.3", "up 18.0", "cloud-init cloud-init 22.4.2", "sshd /usr/sbin/sshd", "end")
+)
+DEAD = TrialObservations(2.0, nothing_to_boot="No bootable device", emulated="no kvm")
 
 
 @pytest.fixture
-def boots(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Seen], list[Image]]:
+def boots(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[TrialObservations], list[Image]]:
     """Has images boot so; those that were booted."""
 
-    def so(seen: Seen) -> list[Image]:
+    def so(seen: TrialObservations) -> list[Image]:
         booted: list[Image] = []
 
-        def boot(image: Image, *_others: object, **_more: object) -> Seen:
+        def boot(image: Image, *_others: object, **_more: object) -> TrialObservations:
             assert image.path.stat().st_mode & 0o777 == 0o444
             assert image.path.parent.stat().st_mode & 0o777 == 0o711
             booted.append(image)
@@ -242,7 +244,7 @@ def boots(monkeypatch: pytest.MonkeyPatch) -> t.Callable[[Seen], list[Image]]:
 
 
 def test_image_is_booted_before_it_is_published(
-    call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool
+    call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[TrialObservations], list[Image]], image_pool: ImagePool
 ) -> None:
     booted = boots(DEBIAN)
     assert [line.split()[:2] for line in call("image", "add", "debian12", disk)] == [
@@ -259,7 +261,7 @@ def test_image_is_booted_before_it_is_published(
 
 
 def test_image_that_does_not_boot_is_refused_without_force(
-    call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[Seen], list[Image]], image_pool: ImagePool,
+    call: VmgrCall, disk: pathlib.Path, boots: t.Callable[[TrialObservations], list[Image]], image_pool: ImagePool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     boots(DEAD)
@@ -313,9 +315,9 @@ def test_boot_profile_is_printed_by_cost(
     """As a table with advice, as a picture beside it, as a picture alone, and for programs."""
     booted: list[str] = []
 
-    def boot(image: Image, *_others: object, **_more: object) -> Seen:
+    def boot(image: Image, *_others: object, **_more: object) -> TrialObservations:
         booted.append(image.name)
-        return Seen(18.44, lines=PROFILED, emulated="no kvm")
+        return TrialObservations(18.44, lines=PROFILED, emulated="no kvm")
 
     monkeypatch.setattr(trial, "boot", boot)
     lines = call("image", "profile", "tiny@9", "--svg", tmp_path / "boot.svg")

@@ -31,7 +31,7 @@ class Batch:
         assert job_id == "7.head"
         return types.SimpleNamespace(job_id="7.head", state=self.state, rerunnable=self.rerunnable)
 
-    def ask_checkpoint(self, job_id: str, *, park: bool) -> None:
+    def request_checkpoint(self, job_id: str, *, park: bool) -> None:
         (self.parked if park else self.asked).append(job_id)
 
     def release_command(self, job_id: str) -> str:

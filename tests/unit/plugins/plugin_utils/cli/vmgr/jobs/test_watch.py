@@ -6,17 +6,11 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import pathlib
-import pty
-import resource
-import select
-import struct
 import subprocess
 import sys
-import termios
 import time
 import typing as t
 
@@ -28,7 +22,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records im
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
 
-PATIENCE_S = 120
+from tests.screen import read_screen
+
 HOSTILE = "evil\x1b[2J[bold]name"
 
 
@@ -193,31 +188,19 @@ sys.exit(watch.run(argparse.Namespace(job="7", every=0.3), here.Policy))
 
 
 def test_watch_on_a_terminal_draws_a_job_from_queued_to_gone() -> None:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     checkout = pathlib.Path(__file__).resolve().parents[7]
-    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": f"{checkout}/build/import:{checkout}"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(checkout=str(checkout))],
-        stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True, cwd=checkout,
-    )  # fmt: skip
-    os.close(slave)
-    seen, until = "", time.monotonic() + PATIENCE_S
-    while True:
-        assert select.select([master], [], [], max(0.0, until - time.monotonic()))[0], seen
-        try:
-            chunk = os.read(master, 65536)
-        except OSError:
-            break
-        seen += chunk.decode()
-    os.close(master)
-    assert process.wait() == 0, seen
-    places = [
-        seen.index(word) for word in ("asking the batch server", "queued", "running", "suspended", "exit status 3")
-    ]
-    assert places == sorted(places)
-    assert "\x1b[2J" not in seen, "a job's name is text"
-    assert "[bold]name" in seen
+    paths = ":".join([f"{checkout}/build/import", str(checkout), os.environ.get("PYTHONPATH", "")]).rstrip(":")
+    status, screen = read_screen(
+        [sys.executable, "-c", PROGRAM.format(checkout=str(checkout))], (24, 100), checkout=checkout, PYTHONPATH=paths
+    )
+    assert status == 0, screen.text
+    seen = ("asking the batch server", "queued", "running", "suspended", "ended, exit status 3")
+    moments = [next(n for n, frame in enumerate(screen.frames) if text in frame) for text in seen]
+    assert moments == sorted(moments)
+    heading, _line, row = screen.lines[-3:]
+    assert heading.split() == ["job", "name", "user", "state", "nodes"]
+    assert row.split() == ["7.head", "evil?[2J[bold]name", "alice", "ended,", "exit", "status", "3", "cn1,cn2"]
+    assert next(line for line in screen.lines if line) == heading, "it was drawn over what was there before"
 
 
 def write_record(directory: pathlib.Path, start: int, **facts: object) -> None:
@@ -264,19 +247,23 @@ BEGINNING = """
 import os, sys
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr import main
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
-watch._watch = lambda *_asked: os._exit(0)  # what follows is the server's time
+
+def leave(*_asked):
+    print(*{module.partition(".")[0] for module in sys.modules}, file=sys.__stderr__)
+    sys.__stderr__.flush()
+    os._exit(0)
+
+watch._watch = leave  # what follows is the server's time
 sys.stdout.isatty = lambda: True
-main.show(["job", "watch", "7"])
+main.run_subject(["job", "watch", "7"])
 """
+SLOW = set(["ansible", "jinja2", "libvirt", "lxml", "requests", "oslo_utils", "jsonschema", "http", "asyncio", "email"])
+"""What takes long to load; `make bench PART=page` measures how soon the command begins (`job_watch_s`)."""
 
 
-def test_watch_begins_within_three_tenths_of_a_second() -> None:
-    """Of processor time, the best of three: a machine may be busy."""
-    took = []
-    for _run in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, env={**os.environ}, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == 0, done.stderr
-        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(took) < 0.3
+def test_watch_begins_without_what_takes_long_to_load() -> None:
+    done = subprocess.run([sys.executable, "-c", BEGINNING], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.split())
+    assert {"rich", "ansible_collections"} <= loaded
+    assert loaded & SLOW == set()

@@ -188,7 +188,9 @@ def test_collect_keeps_what_is_the_owners_alone_out() -> None:
 
 def test_collect_reports_figures_only_where_the_record_has_them() -> None:
     energy = {"cn1": {"joules": 5000.0, "how": "measured"}, "cn2": {"joules": 400, "how": "estimated"}, "cn3": {}}
-    found = {job.job_id: job for job in week_of({"guests": []}, {"energy": energy}, {"energy": "5 kJ"}).listed}
+    found = {
+        job.job_id: job for job in week_of({"guests": [], "energy": {}}, {"energy": energy}, {"energy": "5 kJ"}).listed
+    }
     bare, rich, odd = (found[f"{number}.head"] for number in (1, 2, 3))
     assert (bare.cpu_share, bare.wait_share, bare.energy_j, bare.energy_estimated) == (None, None, None, False)
     assert (rich.energy_j, rich.energy_estimated) == (5400.0, True)
@@ -197,9 +199,7 @@ def test_collect_reports_figures_only_where_the_record_has_them() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, "text", [1], {"a": [2]}, True, -1.5, "x" * 10_000])
-@pytest.mark.parametrize(
-    "key", [*sorted(made_up_week.record(1, NOW, random.Random(1))), "verdict", "lost", "refusal", "energy"]
-)
+@pytest.mark.parametrize("key", [*sorted(made_up_week.record(1, NOW, random.Random(1))), "verdict", "lost", "refusal"])
 def test_collect_of_a_record_of_another_form_fails_nowhere(key: str, value: object) -> None:
     if key in ("job_id", "start"):  # the name of its directory has these
         return

@@ -157,7 +157,15 @@ def test_page_reports_energy_where_a_record_has_it() -> None:
     energy = {"cn1": {"joules": 5400.0, "how": "estimated"}}
     record = made_up_week.read(made_up_week.records(1)[0] | {"energy": energy})
     assert "5.4 kJ, estimated" in drawn(records=[record])
-    assert "estimated" not in drawn(1)
+    assert "estimated" not in drawn(records=[made_up_week.read(made_up_week.records(1)[0] | {"energy": {}})])
+
+
+def test_page_of_the_made_up_week_has_waits_and_energy_of_both_sorts() -> None:
+    """Of which the pictures of the documentation are drawn."""
+    text = drawn(900)
+    assert "% of their time they waited" in text
+    assert re.search(r"\d [kM]J, estimated<", text)
+    assert re.search(r"\d [kM]J<", text)
 
 
 @pytest.mark.parametrize("run_s", [0.001, 1.0, 20.0, 1e6])

@@ -13,7 +13,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.torque.submit import is_ascii_script, is_windows_format
+from lab.torque.commands.submit import is_ascii_script, is_windows_format
 
 
 @pytest.mark.parametrize(
