@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import typing as t
@@ -130,19 +131,26 @@ def test_bridge_that_filters_vlans_and_has_an_uplink_in_it_can_carry_it(node: No
     cards.check_networks([OTHER])
 
 
-@pytest.mark.parametrize(("status", "can"), [(0, True), (1, False), (None, False)])
-def test_kernel_that_has_no_vlans_loaded_is_asked_for_the_module(
-    node: Node, monkeypatch: pytest.MonkeyPatch, status: int | None, can: bool
+@pytest.mark.parametrize(
+    ("tables", "can"),
+    [
+        ({"modules.dep": "kernel/net/8021q/8021q.ko: kernel/net/802/mrp.ko\n"}, True),
+        ({"modules.dep": "kernel/net/8021q/8021q.ko.xz:\n"}, True),
+        ({"modules.dep": "", "modules.builtin": "kernel/net/8021q/8021q.ko\n"}, True),
+        ({"modules.dep": "kernel/net/802/mrp.ko:\n", "modules.builtin": ""}, False),
+        ({}, False),
+    ],
+)
+def test_kernel_that_has_no_vlans_loaded_must_have_the_module(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, tables: dict[str, str], can: bool
 ) -> None:
-    def ask(command: t.Sequence[str], _timeout_s: float) -> subprocess.CompletedProcess[str]:
-        assert command == ["modprobe", "--dry-run", "--quiet", "8021q"]
-        if status is None:
-            raise FileNotFoundError(2, "No such file or directory", "modprobe")
-        return subprocess.CompletedProcess(command, status, "", "")
-
+    place = tmp_path / os.uname().release
+    place.mkdir()
+    for name, text in tables.items():
+        (place / name).write_text(text)
     node.add("eth1")
     monkeypatch.setattr(vlans, "KERNEL_HAS", node.sys / "nothing")
-    monkeypatch.setattr(vlans, "run_tool", ask)
+    monkeypatch.setattr(vlans, "MODULES", tmp_path)
     if can:
         vlans.check(TAGGED)
         return
