@@ -43,7 +43,7 @@ CHECKOUT = pathlib.Path(__file__).resolve().parents[1]
 def draw_show(place: pathlib.Path) -> int:
     """`vmgr job show` of that job."""
     store(place)
-    return main.show(["job", "show", "4711"], pathlib.Path("/nonexistent"))
+    return main.run_subject(["job", "show", "4711"], pathlib.Path("/nonexistent"))
 
 
 class Batch:
@@ -124,7 +124,7 @@ def draw_doctor(_place: pathlib.Path) -> int:
         libvirt = refused if number == 2 else Finding("libvirt")
         disk = worn if number == 9 else Finding("disk", cell=f"{12 + number}%")
         reports.append(Report(f"cn{number:02}", (Finding("policy"), libvirt, disk)))
-    checks_table.show(reports, CHECKS)
+    checks_table.print_table(reports, CHECKS)
     print(doctor.total_of(reports))
     return 1
 

@@ -32,7 +32,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr impor
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.vmgr.jobs import watch
 watch._watch = lambda *_asked: os._exit(0)
 sys.stdout.isatty = lambda: True
-main.show(["job", "watch", "7"])
+main.run_subject(["job", "watch", "7"])
 """
 """`vmgr job watch` on a terminal until it would ask the batch server, whose time it is from then on."""
 

@@ -215,7 +215,7 @@ def test_selftest_repeats_and_sums_up_the_seconds_of_each_phase(
     _status, text = run_vmgr(capsys, "selftest", *arguments, "--json")
     assert [one["seconds"] for one in json.loads(text)] == [{"workload": 1.0}, {"workload": 3.0}, {"workload": 2.0}]
     assert [one["figures"] for one in json.loads(text)] == [{"selftest_workload_s": took} for took in (1.0, 3.0, 2.0)]
-    status = main.show(["selftest", *arguments, "--query", "avg([].figures.selftest_workload_s)"])
+    status = main.run_subject(["selftest", *arguments, "--query", "avg([].figures.selftest_workload_s)"])
     assert (status, json.loads(capsys.readouterr().out)) == (0, 2.0)
 
 
