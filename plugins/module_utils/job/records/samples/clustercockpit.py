@@ -60,7 +60,7 @@ class Form:
         among_others: its value else.
         did_not_run: state of a job whose script never ran.
         lost: state of one that lost a guest.
-        energy: is there a field for joules?
+        energy: whether there is a field for joules.
     """
 
     metrics: tuple[str, ...]
