@@ -29,11 +29,11 @@ MAY_STAY = re.compile(
         (
             # directories of the product, empty
             r"/run/vtorque/(agents|ansible|authorized_keys|bare|jobs|locks|networks|paused|shells|templates|tombstones|vhostuser)",
-            r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|interrupts|log|records|slots|spool|topology)",
+            r"/var/lib/vtorque/(devices|devices/(leases|quarantine)|guests|hugepages|images|interrupts|log|records|running|slots|spool|topology)",
             # what belongs to the node and to no job: settings, the configuration as it was read, compiled templates,
             # locks that always have these names, the sweep's suspicions and time, the brake's memory, logs of hooks,
             # copies of images, what the roles have noted, what nodes have
-            r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|evacuation|health|images|slots|sweep|warm)|suspects\.json|swept"
+            r"/run/vtorque/(ansible\.cfg|fast_start|templates/.*|locks/(authorized_keys|devices|disk|evacuation|health|images|slots|sweep|vlans|warm)|suspects\.json|swept"
             r"|refused|network_rules|(policy|qemu_user|virtiofsd)\.json)",
             r"/var/lib/vtorque/(log/.*|images/.*|topology/.*|records/\.looked|made|(kernel|health)\.json)",
             # templates of warm starts, which belong to no job
@@ -47,6 +47,8 @@ MAY_STAY = re.compile(
             f"/var/lib/vtorque/records/{START}/samples\\.jsonl",
             f"/var/lib/vtorque/records/{START}/(vtorque|[^/]+\\.console)\\.log",
             f"/var/lib/vtorque/spool/{START}",
+            # on the front end: how a job stood, until its record comes
+            f"/var/lib/vtorque/running/{START}(/(record\\.json|samples\\.jsonl))?",
         )
     )
 )

@@ -14,6 +14,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -27,6 +28,8 @@ SIZE = (24, 80)
 """Rows and columns of a terminal that nobody has made larger."""
 OF_TERMINALS = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "COLORTERM"}
 """Variables of the caller's own terminal."""
+PIECES = re.compile(rb"(?<=\n)|(?=\r(?!\n))")
+"""Ends of lines, and returns to the beginning of one."""
 MOST_FRAMES = 10_000
 
 
@@ -37,7 +40,7 @@ class Screen:
         size: rows and columns.
 
     Attributes:
-        frames: each text that was on the screen when a line was complete, the first one first.
+        frames: each text that was on the screen when a line was complete, or was to be drawn over; the first one first.
     """
 
     def __init__(self, size: tuple[int, int] = SIZE) -> None:
@@ -52,11 +55,17 @@ class Screen:
         Args:
             written: bytes in the order of writing; a piece may end anywhere.
         """
-        for piece in written.splitlines(keepends=True):
+        # what is cut in the midst of a line, as it was read, is nothing that somebody sees
+        for piece in PIECES.split(written):
+            if piece.startswith(b"\r"):
+                self._add_frame()
             self._stream.feed(piece)
-            # what is cut in the midst of a line is nothing that somebody sees
-            if piece.endswith(b"\n") and (not self.frames or self.frames[-1] != self.text):
-                self.frames.append(self.text)
+            if piece.endswith(b"\n"):
+                self._add_frame()
+
+    def _add_frame(self) -> None:
+        if not self.frames or self.frames[-1] != self.text:
+            self.frames.append(self.text)
 
     @property
     def lines(self) -> list[str]:

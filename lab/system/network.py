@@ -94,7 +94,7 @@ def forget_rules(state: State, node: str) -> None:
     show = ["/usr/sbin/ip", "-n", state.name(node), "-json", "link", "show"]
     links = json.loads(subprocess.run(show, capture_output=True, text=True, timeout=600, check=True).stdout)
     names = [link["ifname"] for link in links]
-    _ip([f"link del {name}" for name in names if name.startswith(("vtx", "vtp"))], state.name(node))
+    _ip([f"link del {name}" for name in names if name.startswith(("vtx", "vtp", "vtv", "vtb"))], state.name(node))
     _run(["/usr/sbin/ip", "netns", "exec", state.name(node), "/usr/sbin/nft", "flush", "ruleset"])
 
 

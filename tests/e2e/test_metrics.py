@@ -15,7 +15,9 @@ import typing as t
 import pytest
 
 from tests.screen import Screen
+from tests.unit import clustercockpit_forms
 from tests.unit.exposition import check_metrics
+from tests.unit.opentelemetry_form import read_trace
 from tests.unit.prometheus import MOMENTS, opened, queries, with_any
 
 from .conftest import Site
@@ -42,7 +44,7 @@ def measured(site: Site) -> t.Iterator[Site]:
     yield site
     for node in ("cn1", "cn2"):
         site.root(node, f"sed -i '1,{len(LINES)} d' {CONFIG}; rm -rf {PLACE}")
-        site.on(node, "rm", "-rf", "/home/alice/go", "/home/alice/figures", DATA, user="alice")
+        site.on(node, "rm", "-rf", "/home/alice/go", "/home/alice/figures", "/home/alice/archive", DATA, user="alice")
 
 
 def metrics_of(site: Site, node: str) -> str:
@@ -108,6 +110,22 @@ def assert_dashboard_draws(site: Site, node: str, place: pathlib.Path) -> None:
             assert all(wanted) or re.search("energy|warm_templates|degrading", query), query
 
 
+def assert_exported(site: Site, job_id: str) -> None:
+    """Check that the record of a real job has the forms of other programs."""
+    for name, form in (("clustercockpit", clustercockpit_forms.NOW), ("clustercockpit-1", clustercockpit_forms.FORMER)):
+        place = f"/home/alice/archive/{name}"
+        done = site.on("fe", "vmgr", "job", "export", job_id, "--form", name, "--output", place, user="alice")
+        assert done.returncode == 0, done.stderr
+        meta, data = (json.loads(site.read(f"{place}/{file}.json")) for file in ("meta", "data"))
+        form.check(meta, data)
+        assert (meta["user"], meta["jobState"]) == ("alice", "completed")
+        assert max(rate or 0 for rate in data["eth_write_bw"]["node"]["series"][0]["data"]) > 0
+    done = site.on("fe", "vmgr", "job", "export", job_id, "--form", "otlp", user="alice")
+    spans = read_trace(done.stdout).scope_spans[0].spans
+    assert {"job", "prologue", "epilogue"} <= {span.name for span in spans}
+    assert all(0 < span.start_time_unix_nano <= span.end_time_unix_nano for span in spans)
+
+
 @pytest.mark.both
 def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(
     measured: Site, tmp_path: pathlib.Path
@@ -158,6 +176,7 @@ def test_figures_of_a_job_are_there_while_it_runs_and_in_its_record_afterwards(
     assert all(len(line) < 160 for line in reader.screen.lines)
     table = site.on("fe", "vmgr", "job", "export", job_id, "--form", "csv", user="alice")
     assert len(table.stdout.splitlines()) == len(points) + 1, table.stderr
+    assert_exported(site, job_id)
 
 
 @pytest.mark.full

@@ -29,6 +29,14 @@ def test_screen_of_a_character_that_came_in_two_pieces_is_whole() -> None:
     assert list(screen.frames) == [screen.text] == ["█░ running"]
 
 
+def test_line_without_an_end_is_a_frame_when_it_is_drawn_over() -> None:
+    screen = Screen((5, 20))
+    screen.feed(b"ask")
+    screen.feed(b"ing")
+    screen.feed(b"\r\x1b[2Kdone\r\n")
+    assert list(screen.frames) == ["asking", "done"]
+
+
 def test_screen_wraps_and_scrolls() -> None:
     screen = Screen((3, 10))
     screen.feed(b"1\r\n2\r\n0123456789abc")

@@ -27,7 +27,7 @@ from .devices import host_devices
 from .domain.connection import Domains
 from .io_cores import interrupts
 from .lifecycle import present_absent
-from .network import private
+from .network import private, vlans
 from .placement import hugepages
 from .removal import run_files
 from .removal.leftovers import Leftover, list_leftovers, list_leftovers_without_libvirt
@@ -160,7 +160,7 @@ def sweep(
             judged = [_Judgement(one.start, Standing.LEFT, why) if one in due else one for one in judged]
         going = [one for one in judged if one.standing in (Standing.EARLIER, Standing.OVER)]
         removed, failed = _take_away(going, settings, seen.silent, deadline)
-        things = (*run_files.tidy(settings), *_templates(settings))
+        things = (*run_files.tidy(settings), *_templates(settings), *vlans.tidy(settings))
         removed += [StartReport("", "it spoke of nothing any more", things)] if things else []
         # whatever showed life in between, the two looks begin anew
         for key in [one.start.key for one in judged if one.standing is Standing.LIVING] + [

@@ -26,27 +26,35 @@ ADDRESSES = rf"({_PAIR}( {_PAIR}){{0,{MOST}}})?"
 RDMA = "vrdma"
 """What stands for the network of the cards that `vrdma_kind: vhostuser` gives, where names of networks are used."""
 
-BRIDGE, VXLAN = "bridge", "vxlan"
-KINDS = (BRIDGE, VXLAN)
+BRIDGE, VLAN, VXLAN = "bridge", "vlan", "vxlan"
+KINDS = (BRIDGE, VLAN, VXLAN)
 _POOL, _MTU = r"[0-9./]{9,18}", r"[0-9]{3,5}"
 _CARD = r"[A-Za-z0-9._-]{1,15}"
 _YES_NO = {"yes": True, "no": False}
 OPTIONS: dict[str, dict[str, str]] = {
     BRIDGE: {"bridge": _CARD, "addresses": _POOL, "mtu": _MTU, "confined": "yes|no"},
+    VLAN: {"device": _CARD, "tag": "[1-9][0-9]{0,3}", "addresses": _POOL, "mtu": _MTU},
     VXLAN: {"addresses": _POOL, "mtu": _MTU},
 }
 """For each kind what may stand in its line, and in which form."""
 FORM = (
     "a line `name kind option=value ...`: `fast bridge bridge=br1 addresses=10.9.0.0/16 mtu=9000`"
-    " or `mine vxlan addresses=172.31.0.0/16`"
+    " or `store vlan device=eth1 tag=120 addresses=10.10.0.0/16` or `mine vxlan addresses=172.31.0.0/16`"
 )
 REFUSED_KINDS = {
-    "vlan": "put the VLAN on a bridge of each node (docs/admin/networks.md), and name that: kind bridge",
-    "macvtap": "the packets of such a card pass no bridge, where guests are confined; give it a bridge: kind bridge",
+    "macvtap": "the packets of such a card pass no bridge, where guests are confined; give the card a bridge"
+    " (kind bridge) or a VLAN (kind vlan)",
 }
 """Kinds for which people look, and what they take instead."""
-_NEEDED = ("bridge", "addresses")
+_OF_FREE_GUESTS = {
+    VLAN: "else guests on other networks could send frames with its tag",
+    VXLAN: "else guests could send into the networks of other jobs, by the packets that carry them",
+}
+"""Why these kinds do not go with guests that may send anything."""
+_NEEDED = ("bridge", "device", "tag", "addresses")
 _LEAST_MTU, _MOST_MTU = 576, 65535
+_MOST_TAG = 4094
+"""IEEE 802.1Q; 4095 is reserved."""
 
 
 @frozen
@@ -56,10 +64,12 @@ class Network:
     Attributes:
         name: as users ask for it.
         kind: one of `KINDS`.
-        device: the bridge that all jobs share; "": each job has one of its own, over its nodes.
+        device: the bridge that all jobs share, or the card or bridge that carries the VLAN; "": each job has a network
+            of its own, over its nodes.
         addresses: from which guests have theirs, an IPv4 network.
         mtu: of the guests' cards; 0: as the guest has it (bridge), or what fits into the nodes' packets (vxlan).
         confined: whether the rules of guests (`confine_guests`) hold there, too.
+        tag: of the VLAN; 0: the network is none.
     """
 
     name: str
@@ -68,6 +78,12 @@ class Network:
     addresses: str
     mtu: int = 0
     confined: bool = True
+    tag: int = 0
+
+    @property
+    def place(self) -> str:
+        """What no other network of the site may be: the bridge, or the VLAN of a device."""
+        return f"{self.device}.{self.tag}" if self.tag else self.device
 
     @property
     def private(self) -> bool:
@@ -114,16 +130,19 @@ def read_line(line: str) -> Network:
         values[option] = value
     if missing := [option for option in OPTIONS[kind] if option in _NEEDED and option not in values]:
         raise ValueError(f"{missing[0]}= is missing; {FORM}")
+    if (tag := int(values.get("tag", "0"))) > _MOST_TAG:
+        raise ValueError(f"tag={tag}: from 1 to {_MOST_TAG}")
     mtu = int(values.get("mtu", "0"))
     if mtu and not _LEAST_MTU <= mtu <= _MOST_MTU:
         raise ValueError(f"mtu={mtu}: from {_LEAST_MTU} to {_MOST_MTU}")
     return Network(
         name,
         kind,
-        values.get("bridge", ""),
+        values.get("bridge", values.get("device", "")),
         read_pool(values["addresses"]),
         mtu,
         _YES_NO[values.get("confined", "yes")],
+        tag,
     )
 
 
@@ -173,7 +192,8 @@ def _text(address: int) -> str:
 def format_line(network: Network) -> str:
     """Return the line that `read_line` reads."""
     options = {
-        "bridge": network.device,
+        "device" if network.tag else "bridge": network.device,
+        "tag": str(network.tag or ""),
         "addresses": network.addresses,
         "mtu": str(network.mtu or ""),
         "confined": "" if network.confined else "no",
@@ -203,18 +223,19 @@ def find_contradictions(
     """
     names = [network.name for network in networks]
     yield from (f"{name} is there twice" for name in sorted({name for name in names if names.count(name) > 1}))
-    devices = [bridge, *(network.device for network in networks)]
+    places = [bridge, *(network.place for network in networks)]
     free = [network.name for network in networks if not network.confined]
     for network in networks:
-        if network.private:
-            why = "else guests could send into the networks of other jobs, by the packets that carry them"
+        if why := _OF_FREE_GUESTS.get(network.kind):
             if not confine:
-                yield f"{network.name}: kind vxlan needs confine_guests: {why}"
+                yield f"{network.name}: kind {network.kind} needs confine_guests: {why}"
             elif free:
-                yield f"{network.name}: kind vxlan does not go with confined=no of {free[0]}: {why}"
+                yield f"{network.name}: kind {network.kind} does not go with confined=no of {free[0]}: {why}"
+        if network.private:
             continue
-        if devices.count(network.device) > 1:
-            yield f"{network.name}: {network.device} is the bridge of another network, too"
+        if places.count(network.place) > 1:
+            what = "VLAN" if network.tag else "bridge"
+            yield f"{network.name}: {network.place} is the {what} of another network, too"
         if node_number is not None and not network.address(node_number << 8 | 255):
             yield (
                 f"{network.name}: {network.addresses} has no addresses for guests of node_number {node_number}"

@@ -32,6 +32,9 @@ MOVED = "moved.json"
 SAMPLES, SERIES = "samples.jsonl", "series.json"
 """There, too: what each node measured of its guests, and where the job was led what all nodes handed over of that."""
 
+RUNNING = "running"
+"""Beside the records, on the front end: how jobs stand that run (`job/records/transfer/running.py`)."""
+
 # in the run directory of a start
 JOB = "job.json"
 """The batch server's word on the job, of when the start began; root's alone, with all that the submitter wrote."""

@@ -22,6 +22,8 @@ NODES = ("fe", "cn1")
 CARD = "0000:01:00.0"
 """A network card that nothing uses, as the machine has it (lab/machine/hardware.py)."""
 CALL_S = 900
+OWN_NETWORK = 'mount -t sysfs none /sys && exec build/runtime/bin/python -I - "$0" "$@"'
+"""What the kernel tells of devices is of the namespace in which /sys was mounted."""
 LOOK_S = 5.0
 """Between two looks at what a test waits for: each takes an emulated processor as long as some of a guest's work."""
 
@@ -40,6 +42,13 @@ class MachineSite(Site):
         """Run a command in the machine itself, as root; it must succeed."""
         done = self._call(command, None, CALL_S)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def machine_python(self, program: str, *arguments: str) -> str:
+        """Run a program in a network namespace of its own in the machine, as root; it must succeed."""
+        line = ("unshare", "--net", "--mount", "/bin/sh", "-c", OWN_NETWORK, *arguments)
+        done = self._call(line, program, CALL_S)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     def _call(self, line: t.Sequence[str], stdin: str | bytes | None, timeout_s: float) -> Result[str]:

@@ -64,6 +64,18 @@ class Card(t.Protocol):
         """Return the card's MAC address."""
 
 
+class CacheShare(t.Protocol):
+    """A part of a cache of the node (`placement/cache_shares.py`)."""
+
+    @property
+    def cache(self) -> int:
+        """The number of the cache."""
+
+    @property
+    def size_kib(self) -> int:
+        """How large the part is."""
+
+
 class Shape(t.Protocol):
     """What a guest shows of the cores it stands on; the template is rendered with all of it (`placement/cells.py`)."""
 
@@ -95,6 +107,7 @@ class DomainSpec:
         devices: of the host, each with the template of its own part (`devices/api.py`).
         cards: on further networks.
         apart: whether KSM leaves its pages alone; it would let a neighbour find out which of its own are equal.
+        caches: parts of caches that its vCPUs alone fill; they need `cores`.
     """
 
     name: str
@@ -137,6 +150,7 @@ class DomainSpec:
     io_threads: int = 0
     queues: int = 0
     apart: bool = False
+    caches: tuple[CacheShare, ...] = ()
 
     @property
     def huge(self) -> bool:

@@ -190,7 +190,7 @@ def check_programs(settings: NodeSettings) -> None:
         (settings.qemu_img, "--version"),
         (settings.ssh, "-V"),
         (settings.flock, "--version"),
-        *([("bridge", "-V")] if any(network.private for network in settings.networks) else []),
+        *([("bridge", "-V")] if any(network.private or network.tag for network in settings.networks) else []),
     ):
         try:
             done = subprocess.run(

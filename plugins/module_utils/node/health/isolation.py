@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor's rows on side channels: threads of cores, faults of the processor, merged pages, and libvirt's wish."""
+"""The doctor's rows on side channels: threads of cores and who shares them, faults, merged pages, and caches."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typing as t
 from ...errors import SiteFault
 from ...system.process import prctl
 from ...wire.health_report import BAD, NONE, OK, WARN, Finding
+from ..placement import cache_shares
 from ..state.settings import NodeSettings
 from ..system import side_channels
 
@@ -21,13 +22,28 @@ _SCHED_CORE = re.compile(r"""^\s*sched_core\s*=\s*["']([a-z]{1,20})["']""", re.M
 _SHOWN = 5
 
 
-def check_smt(
+def check_smt(settings: NodeSettings, sys: pathlib.Path = side_channels.SYS) -> Finding:
+    """Check whether cores have several threads.
+
+    Args:
+        settings: say what the site promises.
+        sys: where the kernel tells.
+    """
+    smt = side_channels.read_smt(sys)
+    cell = "off" if smt in side_channels.SMT_IS_OFF else smt or "?"
+    if settings.side_channels == side_channels.STRICT and cell != "off":
+        problem = "side_channels: strict refuses all jobs here, since cores have several threads"
+        return Finding("smt", BAD, cell, problem, "nosmt on the kernel's command line, or off in the firmware")
+    return Finding("smt", NONE if smt == "" else OK, cell)
+
+
+def check_core_scheduling(
     settings: NodeSettings,
     sys: pathlib.Path = side_channels.SYS,
     configuration: pathlib.Path = QEMU_CONF,
     able: t.Callable[[], bool] = prctl.has_core_scheduling,
 ) -> Finding:
-    """Check whether cores have several threads, and that libvirt wants no core scheduling of a kernel without it.
+    """Check that threads of guests can be kept apart from others on a core, and that libvirt wants no more than that.
 
     Args:
         settings: say what the site promises.
@@ -35,16 +51,51 @@ def check_smt(
         configuration: libvirt's, of qemu.
         able: asks the kernel for core scheduling.
     """
-    smt = side_channels.read_smt(sys)
-    cell = "off" if smt in side_channels.SMT_IS_OFF else smt or "?"
-    wanted = _wanted_core_scheduling(configuration)
-    if wanted not in ("", "none") and not able():
+    can, wanted = able(), _wanted_core_scheduling(configuration)
+    if wanted not in ("", "none") and not can:
         problem = f'sched_core = "{wanted}" in {configuration}, and the kernel has none: libvirtd will not start again'
-        return Finding("smt", BAD, cell, problem, "take the line away before libvirtd is restarted")
-    if settings.side_channels == side_channels.STRICT and cell != "off":
-        problem = "side_channels: strict refuses all jobs here, since cores have several threads"
-        return Finding("smt", BAD, cell, problem, "nosmt on the kernel's command line, or off in the firmware")
-    return Finding("smt", NONE if smt == "" else OK, cell)
+        return Finding("sched_core", BAD, wanted, problem, "take the line away before libvirtd is restarted")
+    if can:
+        wants = settings.side_channels in side_channels.WHOLE_CORES
+        return Finding("sched_core", cell="on" if wants else wanted or "unset")
+    if side_channels.read_smt(sys) in side_channels.SMT_IS_OFF:
+        return Finding("sched_core", NONE, "no threads")
+    if settings.side_channels == side_channels.CORES:
+        problem = "the kernel has no core scheduling: threads of the node may run beside a guest, on one core with it"
+        remedy = "boot a kernel with CONFIG_SCHED_CORE, or switch threads of cores off (nosmt)"
+        return Finding("sched_core", WARN, "no", problem, remedy)
+    return Finding("sched_core", NONE, "no")
+
+
+def check_caches(
+    settings: NodeSettings,
+    resctrl: pathlib.Path = cache_shares.RESCTRL,
+    file_systems: pathlib.Path = cache_shares.FILE_SYSTEMS,
+) -> Finding:
+    """Check that guests can have parts of the processors' last caches, where the site is strict and the host able.
+
+    Args:
+        settings: say what the site promises.
+        resctrl: where the kernel's groups are.
+        file_systems: which the kernel has.
+    """
+    if not cache_shares.has_kernel(file_systems):
+        return Finding("resctrl", NONE, "no")
+    free = cache_shares.read_free(resctrl)
+    least = min(free.values(), key=lambda one: one.free, default=None)
+    problem = remedy = ""
+    if least is None:
+        cell = "unused"
+        problem = f"the kernel can divide caches or their bandwidth, and {resctrl} has no groups of whole L3 caches"
+        remedy = f"mount -t resctrl resctrl {resctrl}, without cdp; or live with caches that guests share"
+    else:
+        cell = f"{least.free} of {least.all}"
+        if not least.free:
+            problem = "the default group has all of an L3 cache, or other groups have the rest: guests get no part"
+            remedy = f"give the node itself a part: echo 'L3:0=3;1=3' >{resctrl}/schemata (docs/admin/security.md)"
+    if problem and settings.side_channels == side_channels.STRICT:
+        return Finding("resctrl", WARN, cell, problem, remedy)
+    return Finding("resctrl", cell=cell)
 
 
 def check_mitigations(settings: NodeSettings, sys: pathlib.Path = side_channels.SYS) -> Finding:
@@ -87,8 +138,10 @@ def checks(settings: NodeSettings) -> dict[str, t.Callable[[], Finding]]:
     """Return the checks of this module, by their names."""
     looks: dict[str, t.Callable[[NodeSettings], Finding]] = {
         "smt": check_smt,
+        "sched_core": check_core_scheduling,
         "mitigations": check_mitigations,
         "ksm": check_ksm,
+        "resctrl": check_caches,
     }
     return {name: functools.partial(look, settings) for name, look in looks.items()}
 

@@ -31,7 +31,7 @@ from ..domain.domain_xml import memory_bytes, unsavable_parts
 from ..state import saved_memory, slots, start_lock
 from ..state.guest_file import read_guest_file
 from ..state.settings import NodeSettings
-from ..system import memory
+from ..system import memory, side_channels
 from . import room
 
 HERE, AWAY, STAYS = "here", "away", "stays"
@@ -222,6 +222,7 @@ class Saving:
             if domains.facts(name) is None:
                 domains.restore(saved_memory.memory_file(guest))
             self._limit(domains, guest)
+            side_channels.separate_threads(name, self._settings.side_channels)
         except (OSError, VTorqueError) as error:
             self._log(f"guest {name} is still on the disk, it is tried again: {error}", event_log.WARNING, "suspension")
             return AWAY

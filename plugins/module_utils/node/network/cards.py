@@ -18,7 +18,7 @@ from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...wire.messages import NodePart
 from ..state.settings import NodeSettings
-from . import addresses, nft_rules, private
+from . import addresses, nft_rules, private, vlans
 
 
 @frozen
@@ -49,7 +49,7 @@ class Card:
     @property
     def guest(self) -> nft_rules.Guest:
         """As the packet filter has it."""
-        return nft_rules.Guest(self.tap, self.mac, self.address, self.network.private)
+        return nft_rules.Guest(self.tap, self.mac, self.address, self.network.private, bool(self.network.tag))
 
 
 def find_networks(names: str, settings: NodeSettings) -> tuple[Network, ...]:
@@ -77,10 +77,13 @@ def check_networks(networks: t.Iterable[Network]) -> None:
         networks: of the site.
 
     Raises:
-        NodeFault: a bridge is missing, is something else, or is down.
+        NodeFault: a bridge is missing, is something else, or is down; or as `vlans.check`.
     """
     for network in networks:
         if network.private:
+            continue
+        if network.tag:
+            vlans.check(network)
             continue
         why = ""
         try:
@@ -120,7 +123,8 @@ def cards_of(networks: t.Iterable[Network], slot: int, rank: int, key: str, sett
             what = f"network {network.name}: {network.addresses} has no address for a guest of {settings.node_name}"
             why = f"its node_number is {settings.node_number}, and 256 addresses belong to each number"
             raise SiteFault(what, why, "give the network more addresses, or the node a lower number")
-        found.append(Card(network, network.device, tap, mac, address, network.mtu))
+        bridge = vlans.bridge_of(network) if network.tag else network.device
+        found.append(Card(network, bridge, tap, mac, address, network.mtu))
     return tuple(found)
 
 
@@ -133,8 +137,8 @@ def _private_card(network: Network, rank: int, number: int, tap: str, key: str, 
     return Card(network, private.bridge_of(key, network.name), tap, mac, address, mtu)
 
 
-def create_private(part: NodePart, settings: NodeSettings, deadline: Deadline, step: t.Callable[[str], None]) -> None:
-    """Create the networks that a start has for itself, on this node; nothing where it has none.
+def create_networks(part: NodePart, settings: NodeSettings, deadline: Deadline, step: t.Callable[[str], None]) -> None:
+    """Create the networks that a start has for itself, and the bridges of VLANs; nothing where it has neither.
 
     Args:
         part: what is asked; its guests, and the nodes that have such.
@@ -147,7 +151,11 @@ def create_private(part: NodePart, settings: NodeSettings, deadline: Deadline, s
     """
     each, nodes = len(part.guests), part.peers.split()
     wanted = []
-    for number, network in enumerate(find_networks(part.guests[0].networks, settings), 1):
+    chosen = find_networks(part.guests[0].networks, settings)
+    if tagged := [network for network in chosen if network.tag]:
+        step("the bridges of VLANs")
+        vlans.create(tagged, settings, deadline)
+    for number, network in enumerate(chosen, 1):
         if network.private:
             peers = [
                 private.Peer(node, tuple(private.mac_of(place * each + index, number) for index in range(each)))

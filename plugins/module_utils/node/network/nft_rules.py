@@ -53,12 +53,14 @@ class Guest(t.NamedTuple):
         mac: its own.
         address: its own, IPv4; "" before it is proven, when it is held to what servers of addresses give it.
         private: the bridge is its job's, and has no other guests (`private.py`).
+        tagged: the bridge is that of a VLAN, and of guests alone (`vlans.py`).
     """
 
     device: str
     mac: str
     address: str = ""
     private: bool = False
+    tagged: bool = False
 
 
 def apply_rules(guests: t.Sequence[Guest], whom: Reach, settings: NodeSettings) -> None:
@@ -93,11 +95,12 @@ def _text(guests: t.Sequence[Guest], whom: Reach) -> str:
             f"flush chain {FAMILY} {TABLE} {chain}",
             f"add rule {FAMILY} {TABLE} {chain} udp sport 67 udp dport 68 oifname vmap @{ANSWERED}",
         ]
-    if private := [f'"{guest.device}"' for guest in guests if guest.private]:
+    if unheard := [f'"{guest.device}"' for guest in guests if guest.private or guest.tagged]:
         # such a bridge has no address, but a node takes a packet by its bridge's MAC address for any address of its own
         lines.append(f"add set {FAMILY} {TABLE} {PRIVATE} {{ type ifname; }}")
-        lines += _chain("to_node", ('iifname "vtx*" drop', f"iifname @{PRIVATE} drop"), _TO_NODE)
-        lines.append(f"add element {FAMILY} {TABLE} {PRIVATE} {{ {', '.join(private)} }}")
+        carriers = ('iifname "vtx*" drop', 'iifname "vtv*" drop')
+        lines += _chain("to_node", (*carriers, f"iifname @{PRIVATE} drop"), _TO_NODE)
+        lines.append(f"add element {FAMILY} {TABLE} {PRIVATE} {{ {', '.join(unheard)} }}")
     for guest in guests:
         lines += [
             *(f"add set {FAMILY} {TABLE} {name} {{ type ipv4_addr; }}" for name in _sets(guest.device)),

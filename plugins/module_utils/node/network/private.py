@@ -15,19 +15,17 @@ import contextlib
 import hashlib
 import pathlib
 import re
-import subprocess
 import typing as t
 
-from ...errors import NodeFault, SiteFault, VTorqueError
+from ...errors import SiteFault
 from ...frozen import frozen
 from ...site_lists.guest_networks import Network
 from ...system import files
 from ...system.clock import Deadline
-from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S, SERVER_NAMES_S
 from ..state.directories import entries
 from ..state.settings import NodeSettings
-from . import reachable
+from . import iproute, reachable
 from .addresses import SYS_NET
 
 PORT = 4789
@@ -127,9 +125,9 @@ def create(key: str, wanted: t.Sequence[Wanted], settings: NodeSettings, deadlin
         for peer in peers:
             table.append(f"fdb append {_EVERYBODY} dev {tunnel} dst {where[peer.node]} self permanent")
             table += [f"fdb replace {mac} dev {tunnel} dst {where[peer.node]} self static" for mac in peer.macs]
-    _batch("ip", links, deadline)
+    iproute.run_batch("ip", links, deadline)
     if table:
-        _batch("bridge", table, deadline)
+        iproute.run_batch("bridge", table, deadline)
 
 
 def remove(key: str, settings: NodeSettings) -> tuple[str, ...]:
@@ -149,7 +147,7 @@ def remove(key: str, settings: NodeSettings) -> tuple[str, ...]:
     numbers = _numbers(path)
     here = [device for number in numbers for device in (f"{_TUNNEL}{number}", f"{_BRIDGE}{number}") if _is_here(device)]
     if here:
-        _batch("ip", [f"link del {device}" for device in here], Deadline.after(ADDRESSES_ANSWER_S))
+        iproute.run_batch("ip", [f"link del {device}" for device in here], Deadline.after(ADDRESSES_ANSWER_S))
     path.unlink(missing_ok=True)
     return tuple(f"private network {number}" for number in numbers)
 
@@ -189,26 +187,3 @@ def _resolve(nodes: t.Sequence[str], deadline: Deadline) -> dict[str, str]:
             raise SiteFault(f"node {node}", why, "see /etc/hosts and name servers")
         found[node] = usable[0]
     return found
-
-
-def _batch(program: str, lines: t.Sequence[str], deadline: Deadline) -> None:
-    """One call of a program of iproute2, which stops at the first line that the kernel refuses."""
-    try:
-        done = subprocess.run(
-            [program, "-batch", "-"],
-            input="".join(f"{line}\n" for line in lines),
-            capture_output=True,
-            text=True,
-            timeout=deadline.left_s(ADDRESSES_ANSWER_S),
-            check=False,
-            env=TOOL_ENVIRONMENT,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise VTorqueError(f"{program} {lines[0]}", f"gave no answer within {error.timeout:.1f} s") from error
-    except OSError as error:
-        raise NodeFault(program, error.strerror or str(error), "install iproute2", cause="programs") from error
-    if done.returncode:
-        why, _newline, rest = done.stderr.strip().partition("\n")
-        failed = re.search(r":([0-9]+)$", rest.strip())
-        line = lines[min(len(lines), int(failed[1])) - 1] if failed else lines[0]
-        raise VTorqueError(f"{program} {line}", why or "failed without a message")

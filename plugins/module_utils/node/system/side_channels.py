@@ -13,6 +13,9 @@ import pathlib
 import re
 
 from ...errors import SiteFault
+from ...state import event_log
+from ...system.process import prctl
+from . import process_figures
 from .cpus import Cores, format_cores, read
 
 OFF, EXCLUSIVE, CORES, STRICT = LEVELS = ("off", "exclusive", "cores", "strict")
@@ -105,6 +108,28 @@ def find_objections(level: str, sys: pathlib.Path = SYS) -> tuple[str, ...]:
     except SiteFault as error:
         found.append(str(error))
     return tuple(found)
+
+
+def separate_threads(guest: str, level: str) -> None:
+    """Have the kernel run nothing else on a core on which a thread of a guest's process runs, where it can.
+
+    It is a further barrier, behind cores that are the job's alone: threads of the node go without it, and a kernel that
+    refuses it ends no start.
+
+    Args:
+        guest: its name; its process has begun.
+        level: of `LEVELS`; those of whole cores want it.
+    """
+    if level not in WHOLE_CORES or not prctl.has_core_scheduling():
+        return
+    pid = process_figures.read_pid(guest)
+    try:
+        if pid is not None:
+            prctl.separate_threads(pid)
+    except ProcessLookupError:
+        return  # who waits for the guest hears of its end
+    except OSError as error:
+        event_log.report(f"guest {guest} has no core scheduling: {error.strerror}", event_log.WARNING, "placement")
 
 
 def _read(path: pathlib.Path) -> str:

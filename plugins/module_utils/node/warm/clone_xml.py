@@ -123,6 +123,7 @@ def shape_of(spec: DomainSpec) -> DomainSpec:
         io_threads=0,
         virtiofs=(),
         data=None,
+        caches=(),
     )
 
 

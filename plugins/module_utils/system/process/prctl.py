@@ -19,7 +19,7 @@ _SET_KEEPCAPS = 8
 _SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 47, 2
-_SCHED_CORE, _SCHED_CORE_GET = 62, 0
+_SCHED_CORE, _SCHED_CORE_GET, _SCHED_CORE_CREATE, _ALL_THREADS = 62, 0, 1, 1
 
 
 def _call(option: int, *arguments: t.Any) -> None:
@@ -103,3 +103,15 @@ def has_core_scheduling() -> bool:
     except OSError:  # EINVAL: the kernel has none; ENODEV: the processor has one thread a core
         return False
     return True
+
+
+def separate_threads(pid: int) -> None:
+    """Let no thread of another process run on a core on which one of this process runs (core-scheduling.rst).
+
+    Args:
+        pid: of a process; threads that it begins later belong to it, too.
+
+    Raises:
+        OSError: it has ended, or the kernel has no core scheduling (`has_core_scheduling`).
+    """
+    _call(_SCHED_CORE, _SCHED_CORE_CREATE, pid, _ALL_THREADS, 0)

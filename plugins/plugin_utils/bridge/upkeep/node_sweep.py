@@ -15,7 +15,7 @@ from ....module_utils.job.batch.api import BatchSystem, UnknownJob
 from ....module_utils.job.batch.registry import open_batch, open_node
 from ....module_utils.job.config import parameters, policy_file
 from ....module_utils.job.records import retention
-from ....module_utils.job.records.transfer import delivery
+from ....module_utils.job.records.transfer import delivery, running
 from ....module_utils.node import doctor, sweep
 from ....module_utils.node.lifecycle import room
 from ....module_utils.node.state import checkpoint_store, pause_order
@@ -102,6 +102,7 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
         handed_over = delivery.send_waiting(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     except OSError as error:
         swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
+    running.send_due(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     if settings.checkpoint_dir is not None:
         for problem in checkpoint_store.forget_gone(settings.checkpoint_dir, _is_known(batch), sweep.TWICE_S):
             swept = dataclasses.replace(swept, removed=(*swept.removed, sweep.StartReport("", problem)))

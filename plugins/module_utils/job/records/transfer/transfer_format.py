@@ -26,7 +26,7 @@ import typing as t
 
 from ....errors import VTorqueError
 from ....frozen import frozen
-from ....state.layout import CONSOLE_END, LOG, RECORD, SERIES
+from ....state.layout import CONSOLE_END, LOG, RECORD, SAMPLES, SERIES
 from ....wire.form import FormError
 from ....wire.messages import HOST_NAME, JOB_ID
 from .. import schema
@@ -36,16 +36,19 @@ VERSION = 2
 LINE_LIMIT = 1 << 14
 TEXT_LIMIT = 1 << 18
 """Bytes of a log or console that are handed over: its end, where it is longer; the node keeps more."""
+SAMPLES_LIMIT = 1 << 15
+"""Bytes of the samples of a job that runs: the last ones."""
 MOST_FILES = 35
 """The record, the log, the series of figures, and the consoles of 32 guests; others stay on the node."""
 
 
 @frozen
 class Announcement:
-    """Which record will come."""
+    """Which record will come; of a job that runs what there is so far (`running.py`)."""
 
     job_id: str
     start: int
+    running: bool = False
 
 
 @frozen
@@ -61,14 +64,22 @@ class Parcel:
     files: dict[str, bytes]
 
 
-def limit_of(name: str) -> int:
+def limit_of(name: str, *, running: bool = False) -> int:
     """How many bytes a file of this name may have.
+
+    Args:
+        name: of the file.
+        running: its job runs.
 
     Raises:
         FormError: no file of this name is handed over.
     """
     if name == RECORD:
         return schema.LIMIT
+    if running:
+        if name == SAMPLES:
+            return SAMPLES_LIMIT
+        raise FormError("the record", f"holds a file {name[:80]!r}, which is not shown of a job that runs")
     if name == SERIES:
         return series_file.LIMIT
     if name == LOG or (name.endswith(CONSOLE_END) and re.fullmatch(HOST_NAME, name.removesuffix(CONSOLE_END))):
@@ -76,23 +87,24 @@ def limit_of(name: str) -> int:
     raise FormError("the record", f"holds a file {name[:80]!r}, which is none of a record's")
 
 
-def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
+def pack(job_id: str, start: int, directory: pathlib.Path, *, running: bool = False) -> Parcel:
     """What there is to hand over.
 
     Args:
         job_id: the job.
         start: its start.
         directory: of its record.
+        running: the job runs.
 
     Raises:
         VTorqueError: there is no record, or it cannot be read.
     """
-    names = [RECORD, LOG, SERIES, *_consoles(directory)]
+    names = [RECORD, SAMPLES] if running else [RECORD, LOG, SERIES, *_consoles(directory)]
     files: dict[str, bytes] = {}
     try:
         for name in names[:MOST_FILES]:
             if name == RECORD or (directory / name).exists():
-                files[name] = _end_of(directory / name, limit_of(name))
+                files[name] = _end_of(directory / name, limit_of(name, running=running))
     except OSError as error:
         raise VTorqueError(f"the record of job {job_id}", str(error)) from error
     return Parcel(job_id, start, files)
@@ -118,9 +130,9 @@ def _end_of(path: pathlib.Path, limit: int) -> bytes:
         return stream.read(limit)
 
 
-def format_announcement(job_id: str, start: int) -> bytes:
+def format_announcement(job_id: str, start: int, *, running: bool = False) -> bytes:
     """Return the announcement as it goes over the wire."""
-    return _line({"version": VERSION, "job_id": job_id, "start": start})
+    return _line({"version": VERSION, "job_id": job_id, "start": start, **({"running": True} if running else {})})
 
 
 def format_parcel(parcel: Parcel) -> bytes:
@@ -139,22 +151,25 @@ def read_announcement(stream: t.BinaryIO) -> Announcement:
     Raises:
         FormError: it is not of the form.
     """
-    head = _read_line(stream, {"version", "job_id", "start"})
+    known = {"version", "job_id", "start"}
+    head = _read_line(stream, known, {*known, "running"})
     job_id, start = head["job_id"], head["start"]
     if head["version"] != VERSION or not isinstance(job_id, str) or not re.fullmatch(JOB_ID, job_id):
         raise FormError("the record", "is of another version, or of no job")
     if isinstance(start, bool) or not isinstance(start, int) or not 0 <= start < 2**31:
         raise FormError("the record", "is of no start")
-    return Announcement(job_id, start)
+    if head.get("running", True) is not True:
+        raise FormError("the record", "is of a job that neither runs nor has ended")
+    return Announcement(job_id, start, "running" in head)
 
 
-def _read_line(stream: t.BinaryIO, keys: set[str]) -> dict[str, t.Any]:
+def _read_line(stream: t.BinaryIO, *keys: set[str]) -> dict[str, t.Any]:
     line = stream.readline(LINE_LIMIT)
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         raise FormError("the record", "does not begin with two lines of JSON") from None
-    if not isinstance(data, dict) or set(data) != keys:
+    if not isinstance(data, dict) or set(data) not in keys:
         raise FormError("the record", f"is not of the form of version {VERSION}")
     return data
 
@@ -170,7 +185,7 @@ def read(stream: t.BinaryIO, announcement: Announcement) -> Parcel:
         raise FormError("the record", f"does not hold 1 to {MOST_FILES} files")
     files: dict[str, bytes] = {}
     for entry in sizes:
-        name, size = _entry(entry)
+        name, size = _entry(entry, running=announcement.running)
         if name in files:
             raise FormError("the record", f"holds {name} twice")
         content = stream.read(size)
@@ -187,10 +202,10 @@ def read(stream: t.BinaryIO, announcement: Announcement) -> Parcel:
     return Parcel(announcement.job_id, announcement.start, files)
 
 
-def _entry(entry: object) -> tuple[str, int]:
+def _entry(entry: object, *, running: bool) -> tuple[str, int]:
     if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
         raise FormError("the record", "names its files in another form")
     name, size = entry
-    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limit_of(name):
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= limit_of(name, running=running):
         raise FormError("the record", f"holds more of {name} than is taken")
     return name, size

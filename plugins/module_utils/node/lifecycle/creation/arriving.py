@@ -37,7 +37,7 @@ from ...state.guest_file import GuestFile, digest_of, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
 from ...storage import shares
-from ...system import memory
+from ...system import memory, side_channels
 
 LOOK_S = 0.1
 """Between two looks whether the guest runs here."""
@@ -92,6 +92,7 @@ def receive(
     step(f"the wait for {file.name} of {arrival.source}")
     _wait(file, key, domains, deadline, lambda: step(f"the wait for {file.name}"))
     domains.limit_memory(file.name, memory.limit_mib(spec, settings.host_ram_mib))
+    side_channels.separate_threads(file.name, settings.side_channels)
     moves.end_move(directory)
     return (facts,)
 

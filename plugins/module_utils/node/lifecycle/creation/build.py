@@ -22,7 +22,7 @@ from ....system.files import make_directory
 from ....system.process import process_id
 from ....time_budget import GUESTS_RESERVE_S, LIBVIRT_RETURN_S
 from ....wire.form import to_dict
-from ....wire.messages import GuestSpec, NodePart
+from ....wire.messages import NodePart
 from ....wire.node_answers import GuestFacts
 from ...cache import disk_space, wait_for_copy
 from ...devices import host_devices
@@ -44,11 +44,11 @@ from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
 from ...storage import shares, user_disk, virtiofsd
 from ...storage.serving import Serving
-from ...system import memory
+from ...system import memory, side_channels
 from ...system.cpus import Cores
 from .. import room
 from . import guest_memory, pinning
-from .guest_forms import Guest, domain_of, facts_of, on_bridge, on_bridges, seed_of
+from .guest_forms import Guest, domain_of, facts_of, image_of, on_bridge, on_bridges, seed_of
 
 if t.TYPE_CHECKING:
     from .warm_starts import WarmStarts
@@ -95,10 +95,11 @@ def create_guests(
         step("the cores of the guests")
         cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
     guest_memory.check_beside_pools(guests, job_key(part.job_id, part.start), settings, domains)
+    pinning.share_caches(guests, settings, domains)
     if whom:
         step("the rules of the network")
         nft_rules.apply_rules(on_bridges(guests, settings), whom, settings)
-    cards.create_private(part, settings, deadline, step)
+    cards.create_networks(part, settings, deadline, step)
 
     def serving(guest: Guest) -> Serving:
         of_guest = guest.pins.others if guest.pins else cores
@@ -223,7 +224,7 @@ def _warm_starts(
 
 def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[Guest]:
     """Slots, names and directories of all guests, before the first is made: each is told of all."""
-    found = {spec.image: _image_of(spec, settings) for spec in part.guests}
+    found = {spec.image: image_of(spec, settings) for spec in part.guests}
     for spec in part.guests:
         image = found[spec.image]
         if image.arch and image.arch != spec.arch:
@@ -261,13 +262,6 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, spec.rank, key, settings)
         guests.append(guest)
     return guests
-
-
-def _image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
-    """Return the image of the pool; of a user's own only that it boots by itself is known before they serve it."""
-    if spec.own_image:
-        return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
-    return images.find(spec.image, settings.pool)
 
 
 def _all_at_once(works: t.Sequence[t.Callable[[], None]]) -> None:
@@ -347,6 +341,7 @@ def _start(
                 domains.pin(guest_file.name, guest.pins.others, vcpus=False)
             limit_mib = memory.limit_mib(guest.spec, settings.host_ram_mib, huge)
             domains.repeat_if_lost(lambda: domains.limit_memory(guest_file.name, limit_mib), LIBVIRT_RETURN_S)
+            side_channels.separate_threads(guest_file.name, settings.side_channels)
         except VTorqueError as error:
             # a guest that cannot start because what serves it has ended proves nothing of this node
             if guest.served and str(guest.served[0]) in str(error):

@@ -17,6 +17,7 @@ from ....wire.node_answers import GuestFacts
 from ...devices.api import HostDevice
 from ...domain.domain_xml import DomainSpec
 from ...network import cards, nft_rules
+from ...placement import cache_shares
 from ...placement.cells import Shape
 from ...placement.ledger import page_name
 from ...placement.pins import Pins
@@ -46,6 +47,7 @@ class Guest:
         template: from which it starts; None: it boots.
         warm: whether it started from one, and why not (`GuestFacts.warm`).
         cards: on further networks.
+        caches: parts of the node's caches that it has for itself.
     """
 
     spec: GuestSpec
@@ -63,6 +65,17 @@ class Guest:
     template: Template | None = None
     warm: str = ""
     cards: tuple[cards.Card, ...] = ()
+    caches: tuple[cache_shares.CacheShare, ...] = ()
+
+
+def image_of(spec: GuestSpec, settings: NodeSettings) -> images.Image:
+    """Return the image of a guest.
+
+    Of the user's own nothing is known before they serve it, but that it boots by itself.
+    """
+    if spec.own_image:
+        return images.Image(spec.image, pathlib.Path(spec.image), "raw", images.Boot())
+    return images.find(spec.image, settings.pool)
 
 
 def on_bridges(guests: t.Iterable[Guest], settings: NodeSettings) -> list[nft_rules.Guest]:
@@ -168,6 +181,7 @@ def domain_of(
         io_threads=(1 + (guest.data is not None)) if io else 0,
         queues=queues if queues > 1 else 0,
         apart=settings.side_channels != OFF,
+        caches=guest.caches,
     )
 
 

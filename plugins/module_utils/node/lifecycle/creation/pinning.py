@@ -10,6 +10,7 @@ import dataclasses
 import pathlib
 import typing as t
 
+from ....effects import leaves_nothing
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
 from ....state import event_log
 from ....state.layout import job_key
@@ -17,12 +18,13 @@ from ....system.clock import Deadline
 from ....wire.messages import AUTO_CORES, PREFER_CORES, GuestSpec, NodePart
 from ...domain.connection import Domains
 from ...io_cores import interrupts
-from ...placement import advice, claims, threads
+from ...placement import advice, cache_shares, claims, threads
 from ...placement.pins import CoreShare, Pins, assign, assign_shared
 from ...placement.topology import read_topology
 from ...state import slots
 from ...state.settings import NodeSettings
 from ...state.start_lock import lock_alone
+from ...system import side_channels
 from ...system.cpus import Cores, format_cores, of_node
 from .. import guest_processes
 from . import guest_memory
@@ -84,6 +86,21 @@ def claim_cores(
             promise = guest_memory.promise_of(guest.shape, guest.spec.ram_mib) if guest.shape else None
             claims.claim(guest.directory, pins, promise)
     return cores
+
+
+@leaves_nothing
+def share_caches(guests: t.Sequence[Guest], settings: NodeSettings, domains: Domains) -> None:
+    """Let each guest have a part of the node's caches, where the site is strict and this host can divide them.
+
+    Args:
+        guests: all of a start on this node, which is theirs alone; they get their parts.
+        settings: this node's own.
+        domains: says what libvirt can divide.
+    """
+    if settings.side_channels == side_channels.STRICT:
+        shares = cache_shares.find_shares(domains.host_capabilities(), len(guests))
+        for guest in guests:
+            guest.caches = shares
 
 
 def check(part: NodePart, settings: NodeSettings, domains: Domains, cores: Cores) -> None:

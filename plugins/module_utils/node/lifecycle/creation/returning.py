@@ -117,6 +117,7 @@ def _restore(
             change = functools.partial(_change, one=one, part=part, settings=settings, cores=cores)
             domains.restore(saved_memory.memory_file(one.directory), change)
             domains.limit_memory(one.now.name, memory.limit_mib(one.spec, settings.host_ram_mib))
+            side_channels.separate_threads(one.now.name, settings.side_channels)
     for one in guests:
         domains.pause(one.now.name, paused=False)
         saved_memory.forget(one.directory)

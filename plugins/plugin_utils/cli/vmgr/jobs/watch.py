@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`vmgr job watch`: jobs as they go on, on a terminal live, elsewhere a line for each change.
 
-What the batch server says of a job is there on every host; its phase, guests and work are in its record, which is on
-the job's first node while it runs.
+What the batch server says of a job is there on every host; its phase, guests and work are in its record.  While it
+runs, that is on the job's first node, which shows the front end how it stands from time to time.
 """
 
 from __future__ import annotations
@@ -54,13 +54,17 @@ MOST = 50
 TICKS = "▁▂▃▄▅▆▇█"
 LAST_SAMPLES = 12
 _READ_BYTES = 1 << 16
+OLD_S = 120.0
+"""Samples that were written longer ago say so."""
+RUNNING = layout.STATE_DIR / layout.RUNNING
 EPILOG = """\
 With JOB: until it is gone; without: all of your jobs in guests (root: everybody's) that the batch system knows, until
 none is left.  On a terminal the table is drawn anew every two seconds; elsewhere there is a line for each change.
 Ctrl-C ends it, and does nothing to the job.
 
-Phase, guests and work come from the job's record: on its first node while it runs, elsewhere once it has ended.  Work
-is a bar for each of the last samples: how many of its vCPUs were busy.
+Phase, guests and work come from the job's record: on its first node while it runs, on the front end as that node has
+shown it last, which it does ever more rarely.  Work is a bar for each of the last samples: how many of its vCPUs were
+busy, and how long ago that was.
 
 examples:
   vmgr job watch 4711           this job, until it is gone
@@ -163,11 +167,12 @@ class Jobs:
 
 
 def find_record(job_id: str) -> JobRecord | None:
-    """Return the record of a job that is here, of its newest start; None: there is none that the caller may read."""
-    try:
-        return job_record.find(job_id)
-    except VTorqueError:
-        return None
+    """Return the record of a job that is here, of its newest start, whole or as it stands; None: none to be read."""
+    found = []
+    for directory in (job_record.RECORDS, RUNNING):
+        with contextlib.suppress(VTorqueError):
+            found.append(job_record.find(job_id, directory))
+    return max(found, key=lambda record: record.start, default=None)
 
 
 def _end_of(job: BatchJob, record: JobRecord | None) -> str:
@@ -185,15 +190,17 @@ def _phase_of(record: JobRecord | None) -> str:
 
 
 def work_of(record: JobRecord) -> str:
-    """Return a bar for each of the last samples of a running job on this host: how many of its vCPUs were busy.
+    """Return a bar for each of the last samples of a running job that are here: how many of its vCPUs were busy.
 
     Args:
         record: of the job.
     """
     vcpus = sum(guest.vcpus or 0 for guest in record.guests) or 1
     samples: list[tuple[float, float]] = []
+    age_s = 0.0
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, IndexError):
         with (record.directory / layout.SAMPLES).open("rb") as stream:
+            age_s = time.time() - os.fstat(stream.fileno()).st_mtime
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(0, size - _READ_BYTES))
             lines = stream.read(_READ_BYTES).decode("ascii").splitlines()
@@ -205,7 +212,7 @@ def work_of(record: JobRecord) -> str:
     for (before_s, before), (after_s, after) in itertools.pairwise(samples):
         share = (after - before) / max(0.001, after_s - before_s) / vcpus
         bars.append(TICKS[min(len(TICKS) - 1, max(0, int(share * len(TICKS))))])
-    return "".join(bars)
+    return "".join(bars) + (f" {age_s / 60:.0f} min ago" if bars and age_s > OLD_S else "")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

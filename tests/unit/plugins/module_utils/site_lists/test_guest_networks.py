@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists imp
 
 FAST = "fast bridge bridge=br1 addresses=10.9.0.0/16 mtu=9000"
 MINE = "mine vxlan addresses=172.31.0.0/16 mtu=1400"
+TAGGED = "tagged vlan device=eth1 tag=120 addresses=10.11.0.0/16 mtu=9000"
 STORE = "store bridge bridge=br2 addresses=10.10.0.0/16 confined=no"
 POOL = Offers(images=(ImageFacts("debian12@1", "debian", "x86_64"), ImageFacts("osv@1", "osv", "x86_64")))
 SITE = dataclasses.replace(Policy(), networks=(FAST, STORE), checkpoint_dir="/shared")
@@ -38,7 +39,7 @@ def faults_of(text: str) -> list[tuple[str, str]]:
     return [(fault.key, fault.message) for fault in caught.value.faults]
 
 
-@pytest.mark.parametrize("line", [FAST, STORE, MINE])
+@pytest.mark.parametrize("line", [FAST, STORE, MINE, TAGGED])
 def test_line_is_written_as_it_is_read(line: str) -> None:
     assert guest_networks.format_line(guest_networks.read_line(f"  {line.replace(' ', '   ')} ")) == line
 
@@ -48,8 +49,14 @@ def test_line_is_written_as_it_is_read(line: str) -> None:
     [
         ("Fast bridge bridge=br1 addresses=10.9.0.0/16", "small letters and digits"),
         ("fast-1 bridge bridge=br1 addresses=10.9.0.0/16", "small letters and digits"),
-        ("fast ipvlan bridge=br1 addresses=10.9.0.0/16", "the kind is one of bridge, vxlan"),
-        ("fast vlan parent=eth1 id=120 addresses=10.9.0.0/16", "put the VLAN on a bridge of each node"),
+        ("fast ipvlan bridge=br1 addresses=10.9.0.0/16", "the kind is one of bridge, vlan, vxlan"),
+        ("fast macvtap device=eth1 addresses=10.9.0.0/16", "pass no bridge, where guests are confined; give the card"),
+        ("fast vlan parent=eth1 id=120 addresses=10.9.0.0/16", "options of vlan: device, tag, addresses, mtu"),
+        ("fast vlan device=eth1 addresses=10.9.0.0/16", "tag= is missing"),
+        ("fast vlan tag=120 addresses=10.9.0.0/16", "device= is missing"),
+        ("fast vlan device=eth1 tag=4095 addresses=10.9.0.0/16", "tag=4095: from 1 to 4094"),
+        ("fast vlan device=eth1 tag=0 addresses=10.9.0.0/16", "tag=0: not so"),
+        ("fast vlan device=eth1 tag=120 addresses=10.9.0.0/16 confined=no", "options of vlan"),
         ("fast bridge addresses=10.9.0.0/16", "bridge= is missing"),
         ("fast bridge bridge=br1", "addresses= is missing"),
         ("fast bridge bridge=br1 addresses=dhcp", "addresses=dhcp: not so"),
@@ -81,6 +88,9 @@ def test_line_that_cannot_be_is_refused_with_what_can(line: str, sentence: str) 
         (f"node_number: 256\nnetworks: ['{FAST}']", "networks", "no addresses for guests of node_number 256"),
         (f"allow_user_images: true\nnetworks: ['{STORE}']", "networks", "confined=no does not go with allow_user_im"),
         (f"confine_guests: false\nnetworks: ['{MINE}']", "networks", "mine: kind vxlan needs confine_guests"),
+        (f"confine_guests: false\nnetworks: ['{TAGGED}']", "networks", "tagged: kind vlan needs confine_guests"),
+        (f"networks: ['{TAGGED}', '{STORE}']", "networks", "tagged: kind vlan does not go with confined=no of store"),
+        (f"node_number: 256\nnetworks: ['{TAGGED}']", "networks", "no addresses for guests of node_number 256"),
         (f"networks: ['{MINE}', '{STORE}']", "networks", "does not go with confined=no of store"),
         (f"network_default: [slow]\nnetworks: ['{FAST}']", "network_default", "this site has no network slow"),
         ("network_default: [fast]", "network_default", "this site has no further networks"),
@@ -89,6 +99,17 @@ def test_line_that_cannot_be_is_refused_with_what_can(line: str, sentence: str) 
 def test_networks_that_do_not_go_together_are_refused(text: str, key: str, sentence: str) -> None:
     [found] = faults_of(f"{text}\n")
     assert (found[0], sentence in found[1]) == (key, True), found
+
+
+def test_vlan_of_a_device_is_one_network_and_its_device_may_carry_others() -> None:
+    other = TAGGED.replace("tagged", "other").replace("10.11", "10.12")
+    found = faults_of(f"networks: ['{TAGGED}', '{other}']\n")
+    assert [message for _key, message in found] == [
+        "tagged: eth1.120 is the VLAN of another network, too",
+        "other: eth1.120 is the VLAN of another network, too",
+    ]
+    text = f"bridge: eth1\nnetworks: ['{TAGGED}', '{other.replace('120', '121')}']\n"
+    assert len(policy_file.parse(text, "vtorque.yml").policy.networks) == 2
 
 
 def test_number_of_the_last_node_has_addresses_and_the_next_one_has_not() -> None:

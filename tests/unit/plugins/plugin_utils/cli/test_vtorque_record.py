@@ -72,6 +72,14 @@ class Host:
         with self.accounts.with_name(f"{day:%Y%m%d}").open("a") as file:
             file.write(f"{day:%m/%d/%Y} 12:00:00;S;7.head;user={user} group=g jobname=j owner=a@h exec_host={hosts} \n")
 
+    def show(self, samples: bytes = b"") -> int:
+        """Take how the job stands that runs."""
+        files = {"record.json": json.dumps(RECORD).encode(), "samples.jsonl": samples}
+        output = transfer_format.announced("7.head", 1, running=True)
+        output += transfer_format.written(transfer_format.Parcel("7.head", 1, files))
+        places = {"state_dir": self.place / "state", "run_dir": self.place / "run"}
+        return vtorque_record.receive(io.BytesIO(output), PEER, load=self.load, **places)
+
     def take(self, environment: t.Mapping[str, str] | None = None, record: t.Mapping[str, t.Any] | None = None) -> int:
         environment, record = PEER if environment is None else environment, RECORD if record is None else record
         files = {"record.json": json.dumps(record).encode(), "vtorque.log": b"began\n"}
@@ -100,6 +108,28 @@ def test_record_is_kept_for_the_owner_whom_the_server_names(host: Host) -> None:
         assert uid in os.getxattr(path, "system.posix_acl_access")
         assert path.stat().st_uid == 0
     assert host.take() == 0  # once more is no harm
+
+
+def test_running_job_is_shown_to_the_owner_whom_the_server_names_until_its_record_is_here(host: Host) -> None:
+    assert host.show() == 0
+    directory = host.place / "state/running/7.head.1"
+    assert json.loads((directory / "record.json").read_text()) == RECORD
+    for path in (directory, directory / "record.json", directory / "samples.jsonl"):
+        assert UID.to_bytes(4, "little") in os.getxattr(path, "system.posix_acl_access")
+    with pytest.raises(VTorqueError, match="no lines of JSON"):
+        host.show(b"{}\n" + b"[" * 20_000)
+    assert host.take() == 0
+    assert not directory.exists()
+    assert host.show() == 0
+    assert not directory.exists(), "it came late"
+
+
+@pytest.mark.parametrize("change", [{"nodes": ("cn2", "cn1")}, {"start_count": 0}, {"job_id": "8.head"}])
+def test_running_job_that_the_server_contradicts_is_refused(host: Host, change: dict[str, t.Any]) -> None:
+    host.reported = dataclasses.replace(Job(), **change)
+    with pytest.raises(VTorqueError):
+        host.show()
+    assert not (host.place / "state").exists()
 
 
 @pytest.mark.parametrize(
@@ -227,6 +257,16 @@ class Sender:
         files_module.make_record_directory(directory)
         files_module.write(directory / "record.json", json.dumps(RECORD))
 
+    def show(self, script: str, record_host: str | None = "fe") -> int:
+        """Show the job as it runs."""
+        program = self.place / "ssh"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        (self.place / "run/jobs/7.head.1").mkdir(parents=True, exist_ok=True)
+        policy = dataclasses.replace(parameters.Policy(), record_host=record_host)
+        places = {"state_dir": self.place, "run_dir": self.place / "run"}
+        return vtorque_record.show("7.head", 1, load=lambda: policy, ssh=(str(program),), **places)
+
     def send(self, script: str, record_host: str | None = "fe", whole: t.BinaryIO | None = None) -> int:
         program = self.place / "ssh"
         program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{self.place}/called\n{script}\n")
@@ -258,6 +298,22 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert "UpdateHostKeys=no" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
     assert delivery_queue.list_pending(sender.place) == ()
+
+
+def test_running_job_is_shown_once_and_waits_for_nobody(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert sender.show(f"cat >{sender.place}/came") == 0
+    stream = io.BytesIO((sender.place / "came").read_bytes())
+    announcement = transfer_format.read_announcement(stream)
+    assert announcement == transfer_format.Announcement("7.head", 1, running=True)
+    assert list(transfer_format.read(stream, announcement).files) == ["record.json"]
+    assert sender.show("exit 9", None) == 0
+    monkeypatch.setattr(delivery, "SEND_S", 0.2)
+    for script in ("exit 3", "exit 255", "exec sleep 600"):
+        assert sender.show(script) == 1
+    assert delivery_queue.list_pending(sender.place) == (), "it is not tried again"
+    assert capfd.readouterr().err == ""
 
 
 def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
@@ -326,11 +382,18 @@ def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture
 def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[tuple[str, int]] = []
     monkeypatch.setattr(vtorque_record, "send", lambda *arguments: sent.append(arguments[:2]) or 0)
-    for arguments, status in ((["--send", "7.head", "2"], 0), (["--send", "7.head", "x"], 2), (["\x1b"], 2)):
+    monkeypatch.setattr(vtorque_record, "show", lambda *arguments: sent.append(arguments[:2]) or 0)
+    for arguments, status in (
+        (["--send", "7.head", "2"], 0),
+        (["--running", "7.head", "3"], 0),
+        (["--send", "7.head", "x"], 2),
+        (["--running", "7.head", "x"], 2),
+        (["\x1b"], 2),
+    ):
         monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record", *arguments])
         monkeypatch.setattr(vtorque_record.os, "nice", lambda _more: 0)
         assert vtorque_record.main() == status
-    assert sent == [("7.head", 2)]
+    assert sent == [("7.head", 2), ("7.head", 3)]
     assert "\x1b" not in capsys.readouterr().err
 
 

@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.do
     read_facts,
     render_xml,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.cache_shares import CacheShare
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.cells import Shape
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.place import GuestCell
 from hypothesis import given
@@ -65,6 +66,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
         "queues": 2,
         "data": GUEST / "d.sock",
     },
+    "parts of caches": {"cores": "1-2", "vcpus": 2, "caches": (CacheShare(0, 27648), CacheShare(1, 24576))},
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
     "devices of the host": {"devices": (HostDevice("pci", "0000:3b:00.0"), HostDevice("region", "vtorque-1", "", 64))},
@@ -97,6 +99,17 @@ def test_schema_check_would_notice(tmp_path: pathlib.Path) -> None:
     file.write_text(render().replace("<devices>", "<devices><bogus/>"), encoding="utf-8")
     done = subprocess.run(["virt-xml-validate", file, "domain"], capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
+
+
+def test_guest_without_parts_of_caches_has_no_word_of_them() -> None:
+    root = parse(render(**VARIANTS["parts of caches"]))
+    (tune,) = root.iterfind("cputune/cachetune")
+    assert tune.get("vcpus") == "0-1"
+    assert [dict(share.attrib) for share in tune] == [
+        {"id": "0", "level": "3", "type": "both", "size": "27648", "unit": "KiB"},
+        {"id": "1", "level": "3", "type": "both", "size": "24576", "unit": "KiB"},
+    ]
+    assert "cachetune" not in render(cores="1-2", vcpus=2)
 
 
 def test_guest_of_osv_differs_in_its_console_and_has_no_channel() -> None:

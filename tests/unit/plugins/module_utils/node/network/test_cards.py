@@ -15,6 +15,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network i
     cards,
     nft_rules,
     private,
+    vlans,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
@@ -22,7 +23,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists imp
 FAST = guest_networks.read_line("fast bridge bridge=br1 addresses=10.0.0.0/10 mtu=9000")
 STORE = guest_networks.read_line("store bridge bridge=br2 addresses=10.64.0.0/10 confined=no")
 MINE = guest_networks.read_line("mine vxlan addresses=172.31.0.0/24 mtu=1400")
-NODE = NodeSettings("cn1", 258, networks=(FAST, STORE, MINE))
+TAGGED = guest_networks.read_line("tagged vlan device=eth1 tag=120 addresses=10.128.0.0/10 mtu=9000")
+NODE = NodeSettings("cn1", 258, networks=(FAST, STORE, MINE, TAGGED))
 KEY = "7.head.1"
 
 
@@ -65,6 +67,17 @@ def test_card_on_a_network_of_the_job_follows_from_start_and_rank() -> None:
         cards.cards_of((MINE,), 7, 254, KEY, NODE)
 
 
+def test_card_in_a_vlan_is_that_of_a_bridge_of_the_site_which_the_node_does_not_hear() -> None:
+    [card] = cards.cards_of((TAGGED,), 7, 3, KEY, NODE)
+    assert (card.tap, card.bridge, card.mac, card.interface, card.mtu) == (
+        "vtq7n1", vlans.bridge_of(TAGGED), "42:54:00:01:02:07", "10.129.2.7/10", 9000,
+    )  # fmt: skip
+    assert card.guest == nft_rules.Guest("vtq7n1", card.mac, "10.129.2.7", private=False, tagged=True)
+    # whom its job may reach is let in, as on a bridge of the site
+    assert dict(cards.confined("tagged=10.129.2.7", 7, NODE)).keys() == {"tagged"}
+    assert cards.held_devices("tagged=10.129.2.7", 7, NODE) == ("vtq7n1",)
+
+
 def test_number_without_addresses_is_the_sites_fault() -> None:
     small = guest_networks.read_line("small bridge bridge=br1 addresses=10.9.0.0/16")
     with pytest.raises(SiteFault, match=r"small: 10\.9\.0\.0/16 has no address for a guest of cn1.*node_number is 258"):
@@ -72,7 +85,7 @@ def test_number_without_addresses_is_the_sites_fault() -> None:
 
 
 def test_network_that_the_nodes_own_list_lacks_is_refused() -> None:
-    with pytest.raises(UserFault, match="network=slow: cn1 has no such network; it has fast, store, mine"):
+    with pytest.raises(UserFault, match="network=slow: cn1 has no such network; it has fast, store, mine, tagged"):
         cards.find_networks("fast+slow", NODE)
 
 

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import side_channels
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import process_figures, side_channels
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import event_log
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.process import prctl
 
 MITIGATED = {
     "meltdown": "Not affected",
@@ -104,3 +108,54 @@ def test_strict_names_what_breaks_it_and_other_levels_do_not_ask(
 
 def test_strict_believes_no_host_that_does_not_tell(tmp_path: pathlib.Path) -> None:
     assert len(side_channels.find_objections("strict", tmp_path)) == 2
+
+
+class Kernel:
+    """A kernel that is asked by prctl(2), and a guest whose process is 4711."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.refuses: dict[object, int] = {}
+        self.reports: list[str] = []
+        monkeypatch.setattr(prctl, "_call", self._call)
+        monkeypatch.setattr(process_figures, "read_pid", lambda name: 4711 if name == "vcn1-1" else None)
+        monkeypatch.setattr(event_log, "report", lambda text, *_level: self.reports.append(text))
+
+    def _call(self, option: int, command: int, *arguments: object) -> None:
+        if number := self.refuses.get(command):
+            raise OSError(number, os.strerror(number))
+        if command:
+            self.calls.append((option, command, *arguments))
+
+
+@pytest.mark.parametrize(("level", "separates"), [("off", 0), ("exclusive", 0), ("cores", 1), ("strict", 1)])
+def test_process_of_a_guest_gets_cores_where_no_other_thread_runs_beside_it(
+    monkeypatch: pytest.MonkeyPatch, level: str, separates: int
+) -> None:
+    kernel = Kernel(monkeypatch)
+    side_channels.separate_threads("vcn1-1", level)
+    # linux/prctl.h: PR_SCHED_CORE, PR_SCHED_CORE_CREATE, and PR_SCHED_CORE_SCOPE_THREAD_GROUP
+    assert kernel.calls == [(62, 1, 4711, 1, 0)] * separates
+    side_channels.separate_threads("vcn1-2", level)
+    assert len(kernel.calls) == separates
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENODEV])
+def test_kernel_without_core_scheduling_is_asked_for_none(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    kernel = Kernel(monkeypatch)
+    kernel.refuses = {0: number, 1: number}
+    side_channels.separate_threads("vcn1-1", "cores")
+    assert (kernel.calls, kernel.reports) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("number", "reports"),
+    [(errno.ESRCH, []), (errno.EPERM, ["guest vcn1-1 has no core scheduling: Operation not permitted"])],
+)
+def test_core_scheduling_that_fails_ends_no_start(
+    monkeypatch: pytest.MonkeyPatch, number: int, reports: list[str]
+) -> None:
+    kernel = Kernel(monkeypatch)
+    kernel.refuses = {1: number}
+    side_channels.separate_threads("vcn1-1", "cores")
+    assert kernel.reports == reports

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -22,11 +21,10 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.sa
     table,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import series
-from google.protobuf import json_format
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from tests.unit import clustercockpit_forms as forms
+from tests.unit.opentelemetry_form import read_trace
 
 EVIL = '=cmd|"</script>\x1b[2J,\n'
 
@@ -140,21 +138,7 @@ def test_archive_of_a_long_job_has_few_steps() -> None:
 
 
 def parse_trace(record: JobRecord) -> trace_pb2.ResourceSpans:
-    """Return what a collector reads, by OpenTelemetry's own definitions; no field may be unknown.
-
-    OTLP's JSON has identifiers as hexadecimal where protobuf's has base64:
-    https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
-    """
-    trace = json.loads(json.dumps(otlp.trace_of(record)))
-    for resource in trace["resourceSpans"]:
-        for scope in resource["scopeSpans"]:
-            for span in scope["spans"]:
-                for key in ("traceId", "spanId", "parentSpanId"):
-                    if key in span:
-                        span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
-    request = json_format.ParseDict(trace, trace_service_pb2.ExportTraceServiceRequest())
-    (found,) = request.resource_spans
-    return t.cast(trace_pb2.ResourceSpans, found)
+    return read_trace(json.dumps(otlp.trace_of(record)))
 
 
 def test_trace_is_read_by_opentelemetry_and_has_a_span_for_each_phase() -> None:

@@ -21,8 +21,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import guest_processes, present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle.creation import pinning
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import claims, threads
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement import cache_shares, claims, threads
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.placement.pins import Pins
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import side_channels
+
+from ...placement.test_cache_shares import capabilities, resctrl
 
 if t.TYPE_CHECKING:
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import node_answers
@@ -69,6 +72,24 @@ def test_present_of_pinned_guests_gives_each_vcpu_a_core_and_answers_with_it(
     assert placed == [("vcn1-1", 1000, Pins(((2,), (3,)), (1,))), ("vcn1-2", 1001, Pins(((5,), (7,)), (1,)))]
     log = capfd.readouterr().err
     assert "cores of vcn1-1, read from its threads: vCPU 0 on 2; vCPU 1 on 3; other threads on 1; moved" in log
+
+
+@pytest.mark.parametrize(("level", "parts"), [("off", []), ("cores", []), ("strict", [("0", "13824"), ("1", "12288")])])
+def test_present_where_the_site_is_strict_gives_each_guest_a_part_of_the_caches(
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, level: str, parts: list[tuple[str, str]]
+) -> None:
+    place = resctrl(tmp_path, {"": "L3:0=00003;1=0000f"})
+    find = cache_shares.find_shares
+    monkeypatch.setattr(cache_shares, "find_shares", lambda _root, count: find(capabilities(), count, place))
+    monkeypatch.setattr(side_channels, "separate_threads", lambda *arguments: separated.append(arguments))
+    separated: list[tuple[str, str]] = []
+    node.settings = dataclasses.replace(node.settings, side_channels=level)
+    names = [one.name for one in present(node, (1, 2), count=2, vcpus=1, vcpu_cores="")]
+    assert sorted(separated) == [(name, level) for name in names]
+    for name in names:
+        root = ET.fromstring(node.hypervisor.running[name].xml)
+        found = [(share.get("id"), share.get("size")) for share in root.iterfind("cputune/cachetune/cache")]
+        assert found == parts
 
 
 def test_present_again_answers_the_same(node: Node, placed: list[tuple[str, int, Pins]]) -> None:

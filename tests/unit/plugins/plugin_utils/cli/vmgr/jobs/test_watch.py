@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import typing as t
 
 import pytest
@@ -200,6 +201,46 @@ def test_watch_on_a_terminal_draws_a_job_from_queued_to_gone() -> None:
     assert heading.split() == ["job", "name", "user", "state", "nodes"]
     assert row.split() == ["7.head", "evil?[2J[bold]name", "alice", "ended,", "exit", "status", "3", "cn1,cn2"]
     assert next(line for line in screen.lines if line) == heading, "it was drawn over what was there before"
+
+
+def write_record(directory: pathlib.Path, start: int, **facts: object) -> None:
+    place = directory / f"7.head.{start}"
+    place.mkdir(parents=True)
+    record = {"version": 1, "job_id": "7.head", "start": start, **facts}
+    (place / "record.json").write_text(json.dumps(record))
+
+
+def test_job_that_runs_elsewhere_stands_as_its_node_has_shown_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """Its former start has a whole record here; when that of this start comes, it counts."""
+    monkeypatch.setattr(watch.job_record, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(watch, "RUNNING", tmp_path / "running")
+    assert watch.find_record("7.head") is None
+    write_record(tmp_path / "records", 1, ended=5.0)
+    found = watch.find_record("7.head")
+    assert found is not None
+    assert (found.start, found.ended) == (1, 5.0)
+    guests = [{"rank": 0, "name": "vcn1-1", "vcpus": 2}]
+    write_record(tmp_path / "running", 2, phases={"prologue": {"began": 1.0, "seconds": 2.0}}, guests=guests)
+    found = watch.find_record("7.head")
+    assert found is not None
+    assert (found.start, found.ended, list(found.phases)) == (2, None, ["prologue"])
+    write_record(tmp_path / "records", 2, ended=9.0)
+    found = watch.find_record("7.head")
+    assert found is not None
+    assert (found.start, found.ended) == (2, 9.0)
+
+
+def test_samples_that_came_long_ago_say_so(tmp_path: pathlib.Path) -> None:
+    write_record(tmp_path, 1, guests=[{"rank": 0, "name": "vcn1-1", "vcpus": 2}])
+    lines = [{"began": 1.0}, *({"at": at, "guests": {"vcn1-1": [at * 2, 0, 0, 0, 0, 0, 0]}} for at in (0, 30, 60))]
+    samples = tmp_path / "7.head.1/samples.jsonl"
+    samples.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    record = watch.job_record.find("7.head", tmp_path)
+    assert watch.work_of(record) == "██"
+    os.utime(samples, (time.time() - 600,) * 2)
+    assert watch.work_of(record) == "██ 10 min ago"
 
 
 BEGINNING = """
