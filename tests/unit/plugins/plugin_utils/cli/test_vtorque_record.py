@@ -75,8 +75,8 @@ class Host:
     def show(self, samples: bytes = b"") -> int:
         """Take how the job stands that runs."""
         files = {"record.json": json.dumps(RECORD).encode(), "samples.jsonl": samples}
-        output = transfer_format.announced("7.head", 1, running=True)
-        output += transfer_format.written(transfer_format.Parcel("7.head", 1, files))
+        output = transfer_format.format_announcement("7.head", 1, running=True)
+        output += transfer_format.format_parcel(transfer_format.Parcel("7.head", 1, files))
         places = {"state_dir": self.place / "state", "run_dir": self.place / "run"}
         return vtorque_record.receive(io.BytesIO(output), PEER, load=self.load, **places)
 

@@ -75,7 +75,7 @@ def test_card_in_a_vlan_is_that_of_a_bridge_of_the_site_which_the_node_does_not_
     assert card.guest == nft_rules.Guest("vtq7n1", card.mac, "10.129.2.7", private=False, tagged=True)
     # whom its job may reach is let in, as on a bridge of the site
     assert dict(cards.confined("tagged=10.129.2.7", 7, NODE)).keys() == {"tagged"}
-    assert cards.held_devices("tagged=10.129.2.7", 7, NODE) == ("vtq7n1",)
+    assert cards.list_confined_devices("tagged=10.129.2.7", 7, NODE) == ("vtq7n1",)
 
 
 def test_number_without_addresses_is_the_sites_fault() -> None:

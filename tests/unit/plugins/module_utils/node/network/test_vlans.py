@@ -43,7 +43,7 @@ class Node:
         monkeypatch.setattr(addresses, "SYS_NET", self.sys)
         monkeypatch.setattr(vlans, "KERNEL_HAS", self.sys)
         monkeypatch.setattr(iproute, "run_batch", self._run)
-        monkeypatch.setattr(iproute, "ask_tool", self._answer)
+        monkeypatch.setattr(iproute, "run_tool", self._answer)
 
     def add(self, name: str, *ports: str, flags: str = "0x1003", mtu: int = 9000, filters: str = "") -> None:
         """A device that is up; with ports, or filtering, it is a bridge."""
@@ -142,7 +142,7 @@ def test_kernel_that_has_no_vlans_loaded_is_asked_for_the_module(
 
     node.add("eth1")
     monkeypatch.setattr(vlans, "KERNEL_HAS", node.sys / "nothing")
-    monkeypatch.setattr(vlans, "ask_tool", ask)
+    monkeypatch.setattr(vlans, "run_tool", ask)
     if can:
         vlans.check(TAGGED)
         return

@@ -40,7 +40,7 @@ SAMPLES = json.dumps(HEAD).encode() + b"\n" + sample(30, 15) + sample(60, 45)
 
 def wire(files: dict[str, bytes], running: bool = True) -> bytes:
     parcel = transfer_format.Parcel("7.head", 2, files)
-    return transfer_format.announced("7.head", 2, running=running) + transfer_format.written(parcel)
+    return transfer_format.format_announcement("7.head", 2, running=running) + transfer_format.format_parcel(parcel)
 
 
 def read(data: bytes) -> transfer_format.Parcel:
