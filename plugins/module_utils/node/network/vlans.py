@@ -97,7 +97,7 @@ def create(networks: t.Sequence[Network], settings: NodeSettings, deadline: Dead
 
     Args:
         networks: of kind vlan.
-        settings: this node's own word.
+        settings: NodeSettings of this node.
         deadline: of the making.
 
     Raises:
@@ -128,7 +128,7 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
     """Remove the devices of VLANs that the site lists no more, once no guest is on them; failing, the next call does.
 
     Args:
-        settings: this node's own word.
+        settings: NodeSettings of this node.
 
     Returns:
         What was removed, as words.
