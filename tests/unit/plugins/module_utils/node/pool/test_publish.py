@@ -309,7 +309,9 @@ publishing.publish(wanted, pathlib.Path(sys.argv[2]), owner_uid=os.getuid())
 """
 
 
-@pytest.mark.parametrize(("room", "function"), [("disk_check", "prove"), ("json", "dump"), ("disk_check", "look")])
+@pytest.mark.parametrize(
+    ("room", "function"), [("disk_check", "prove"), ("json", "dump"), ("disk_check", "inspect_header")]
+)
 def test_who_is_killed_leaves_nothing_that_can_be_seen_and_the_next_one_cleans_up(
     image_pool: ImagePool, publish: Made, disk: pathlib.Path, room: str, function: str
 ) -> None:
