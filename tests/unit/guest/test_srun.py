@@ -107,6 +107,16 @@ def test_greatest_status_is_the_status_and_others_than_0_are_reported(guest: Gue
     assert guest.run("-Q", "-n1", "sh", "-c", "exit 7").stderr == ""
 
 
+def test_tasks_that_end_before_their_input_is_looked_after_have_no_words_of_it_in_their_output(guest: Guest) -> None:
+    """On a busy machine the task has ended, and the place is removed, before the first look for signals."""
+    text = templates.render("batch/slurm/guest/srun.sh", site_dir=None)
+    late = text.replace('$(wc -l <"$place/signals")', '$(sleep 0.5; wc -l <"$place/signals")')
+    assert late != text
+    guest.add_program("srun", late)
+    done = guest.run("-n1", "echo", "over")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
+
+
 def test_program_that_is_not_there_ends_with_127(guest: Guest) -> None:
     done = guest.run("-n1", "no-such-program")
     assert done.returncode == 127

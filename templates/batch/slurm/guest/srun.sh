@@ -417,8 +417,9 @@ fi
 while read -r guest host numbers own; do
     mkfifo "$place/line.$guest"
     echo 1 >"$place/end.$guest"
-    # closed by exec: behind the name of a function a shell keeps copies of them, to open them again
-    { exec 7<&- 9>&- && feed; } >"$place/line.$guest" &
+    # closed by exec: behind the name of a function a shell keeps copies of them, to open them again.  What a feeder has
+    # begun when the last task ends finds no place any more, and nobody wants to hear of that
+    { exec 7<&- 9>&- 2>/dev/null && feed; } >"$place/line.$guest" &
     feeders="$feeders $!"
     { exec 8<&- 9>&- && there "$guest" "$host" "$numbers" "$own"; } <"$place/line.$guest" &
     running="$running $!"
