@@ -159,7 +159,7 @@ def _build(
         "description": DESCRIPTIONS.get(name, "busybox and dropbear: boots in seconds, for tests"),
     }  # fmt: skip
     try:
-        image = _collection("publish").publish(_collection("revision").Wanted(**wanted), pool)
+        image = _collection("publish").publish(_collection("revision").RevisionSpec(**wanted), pool)
     except Exception as error:
         raise LabError(f"{name} cannot be published: {error}") from error
     return str(image.name)
