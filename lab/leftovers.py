@@ -69,7 +69,7 @@ VIRSH, NFT = "/usr/bin/virsh", "/usr/sbin/nft"
 PROGRAMS = ("qemu-", "virtiofsd", "swtpm", "passt", "vtorque-virtiofsd:")
 LATER = ("vtorque_record", "vtorque_sweep", "--end-left", "vtorque_cache")
 """Programs of ours that a job's end starts and does not wait for: the record's way to the front end, the sweep, and on
-a sister the end of what is not the guests' (`left_call.py`).  Copies of images are fetched for no single job."""
+a sister the end of what is not the guests' (`--end-left`).  Copies of images are fetched for no single job."""
 FIRST_USER, LAST_USER = 1000, 60000
 
 

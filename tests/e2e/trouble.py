@@ -40,7 +40,7 @@ REREAD = "kill -HUP $(cat /var/spool/torque/mom_priv/mom.lock) && momctl -d 0 >/
 HIDE_KVM = "[ ! -e /dev/kvm ] || mv /dev/kvm /dev/kvm.away"
 SHOW_KVM = "[ ! -e /dev/kvm.away ] || mv /dev/kvm.away /dev/kvm"
 HOOK = "pgrep -f '[c]li.hook prologue'"
-PLAYBOOK = "pgrep -o -f '[c]li.play|-m [a]nsible playbook'"
+PLAYBOOK = "pgrep -o -f '[c]li.run_playbook|-m [a]nsible playbook'"
 """Lines of shell that find a program on a node: the hook, and Ansible."""
 OVER = "#!/bin/sh\necho $1 >>/run/lab/over\n"
 
