@@ -77,6 +77,7 @@ ssh -o HostKeyAlias="$2" "$1" echo IN </dev/null; echo "other $?"
 
 
 @pytest.mark.both
+@pytest.mark.full
 def test_mpirun_over_two_nodes(site: Site, ring: str, with_tm: str) -> None:
     """As an ordinary user, over the node file and without any: a process a virtual processor, in both guests.
 
