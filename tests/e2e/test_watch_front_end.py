@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`vmgr job watch` on the front end while the job runs on a node: how it stands, as that node has shown it."""
+"""`vmgr job watch` on the front end while the job runs on a node: how it stands, as that node's sweep has sent it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def test_front_end_shows_phase_guests_and_work_of_a_job_that_runs_on_a_node(site
         terminal = Terminal(site, "vmgr", "job", "watch", job_id, size=(24, 160))
         node = site.runs(job_id)
         key = f"{site.full_id(job_id)}.1"
-        site.wait_for("the job to be shown", lambda: site.root("fe", f"ls {PLACE}/{key} 2>/dev/null; true"))
+        site.wait_for("the job to begin", lambda: "up" in site.output_so_far(job_id))
+        site.root(node, "vtorque-sweep")
+        assert site.root("fe", f"ls {PLACE}/{key}")
         terminal.expect("phase")
         assert site.on("fe", "test", "-e", f"/var/lib/vtorque/records/{key}").returncode == 1, "it is on its node"
         samples = f"/var/lib/vtorque/records/{key}/samples.jsonl"
         site.wait_for("samples", lambda: int(site.root(node, f"cat {samples} 2>/dev/null | wc -l")) > 3)
-        # the sweep shows it again: a minute after it was shown first, which a test need not wait for
-        site.root(node, f"touch -d '2 minutes ago' /run/vtorque/jobs/{key}/shown /run/vtorque/jobs/{key}/ready.json")
+        # the sweep sends it again: a minute after it was sent first, which a test need not wait for
+        site.root(node, f"touch -d '2 minutes ago' /run/vtorque/jobs/{key}/sent /run/vtorque/jobs/{key}/ready.json")
         site.root(node, "vtorque-sweep")
         assert site.root("fe", f"cat {PLACE}/{key}/samples.jsonl").count('"at"') > 2
         terminal.expect("work")

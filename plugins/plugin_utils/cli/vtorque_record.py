@@ -6,7 +6,6 @@
     vtorque-record                     on the front end: takes a record on standard input, from the job's first node
     vtorque-record --send JOB START    on that node: announces the record to the site's `record_host`, and hands it over
                                        when its standard input ends
-    vtorque-record --running JOB START there, too: shows the record as it is while the job runs, once
 
 What comes over the connection is checked against the batch server's word: whose job it is, which start it is at, and
 that the peer is the job's mother superior.  Of a job that it has forgotten, its accounting files are its word.
@@ -37,7 +36,7 @@ from ..node_agent.authorize import check_host
 from .output import messages
 
 PROGRAM = delivery.PROGRAM
-SEND, RUNNING = "--send", "--running"
+SEND = "--send"
 CALL_S = 5.0
 RECEIVE_S = 1800
 """Seconds from a record's announcement to its end, which is an epilogue's: after them the kernel ends us."""
@@ -52,11 +51,8 @@ def main() -> int:
     if len(argv) == 3 and argv[0] == SEND and argv[2].isdecimal():
         process_limits.lower_priority(NICE)
         return send(argv[1], int(argv[2]), sys.stdin.buffer)
-    if len(argv) == 3 and argv[0] == RUNNING and argv[2].isdecimal():
-        process_limits.lower_priority(NICE)
-        return show(argv[1], int(argv[2]))
     if argv:
-        why = f"takes nothing, or {SEND} or {RUNNING} JOB START"
+        why = f"takes nothing, or {SEND} JOB START"
         error = UserFault(f"{PROGRAM} {printable(' '.join(argv))[:100]}", why)
         return messages.run(PROGRAM, lambda: _raise(error))
     signal.alarm(RECEIVE_S)
@@ -165,36 +161,6 @@ def proved_user(announcement: transfer_format.Announcement, connection: str, pol
             f"the server is at start {job.start_count} of {job.job_id}",
         )
     return job.euser
-
-
-def show(
-    job_id: str,
-    start: int,
-    *,
-    load: t.Callable[[], parameters.Policy] = policy_file.load,
-    state_dir: pathlib.Path = layout.STATE_DIR,
-    run_dir: pathlib.Path = layout.RUN_DIR,
-    ssh: t.Sequence[str] = ("/usr/bin/ssh",),
-) -> int:
-    """Show the front end how a job stands that runs.
-
-    Args:
-        job_id: the job.
-        start: its start.
-        load: gives the site's policy.
-        state_dir: holds the records.
-        run_dir: holds what is true of jobs that run.
-        ssh: the program.
-
-    Returns:
-        0: it was taken, or is wanted by nobody; 1: it was not.
-    """
-    policy, _broken = policy_file.load_usable(load)
-    host = delivery.front_end(policy)
-    if host is None:
-        return 0
-    outcome = running.send(job_id, start, host, policy, state_dir=state_dir, run_dir=run_dir, ssh=ssh)
-    return 0 if outcome == delivery.TAKEN else 1
 
 
 def send(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What its owner sees of a job that goes on: its log in the job's error file, and on the front end how it stands."""
+"""A job's log, printed for its owner while it is written: on the hook's standard error, the job's error file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,13 @@ import typing as t
 from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...slow_libraries import load_library
-from ...system.process.detached import start_detached
 from ...text import printable
 from ...time_budget import LIVE_LOG_END_S
 from ...wire.lines import LineReader, write_all
 from ..batch.api import BatchJob
-from ..batch.host_match import same_host
 from ..batch.vm_job import vm_job_of
 from ..config.consistency import job_log_level
 from ..config.parameters import Policy
-from .start import Start
 
 CHUNK = 1 << 16
 LINE = 4096
@@ -44,19 +41,6 @@ def log_wishes(job: BatchJob | None, policy: Policy) -> tuple[bool, str]:
         vm_job = vm_job_of(job) if job is not None else None
         wishes = vm_job.request.log if vm_job is not None else {}
     return wishes.get("show", policy.show_log_default), job_log_level(policy, wishes)
-
-
-def show_running(start: Start, policy: Policy) -> None:
-    """Have the front end shown how a job stands that begins; nobody waits for it, and what fails is not tried again.
-
-    Args:
-        start: of the job.
-        policy: names the front end.
-    """
-    host = policy.record_host
-    if host is not None and not same_host(host, os.uname().nodename):
-        with contextlib.suppress(OSError):
-            start_detached([*start.places.record, "--running", start.job_id, str(start.number)])
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from ..verdict.decide import Action, Verdict, advice, decide, find_loop, may_be_
 from ..verdict.enforce import EnforcementResult, enforce, message, outcome
 from . import playbook, user_script
 from .ansible_process import PlaybookRunner
-from .live_log import follow_log, log_wishes, show_running
+from .live_log import follow_log, log_wishes
 from .replaced_nodes import blame_replaced
 from .server_queries import StartWatch, give_back, query_job
 from .start import GoAhead, Places, Start
@@ -272,7 +272,6 @@ def _conclude(case: _Case, error: VTorqueError) -> Ending:
 
 
 def _end_well(case: _Case) -> Ending:
-    show_running(case.start, case.policy)
     if case.job is None or not any(case.start.directory.glob(layout.StepFile.REPLACED.pattern)):
         return Ending()
     alarm = blame_replaced(case.start, case.job, case.policy, until=case.until, uid=case.call.uid)

@@ -66,6 +66,26 @@ def front_end(policy: Policy) -> str | None:
     return None if host is None or same_host(host, os.uname().nodename) else host
 
 
+def record_command(host: str, policy: Policy, ssh: t.Sequence[str]) -> list[str]:
+    """Return the command that takes records on the front end.
+
+    Args:
+        host: the front end.
+        policy: says how it is reached.
+        ssh: the program.
+    """
+    return [*ssh, *root_arguments(host, policy.ssh_timeout), str(program_path(PROGRAM, policy.prefix))]
+
+
+def outcome_of(status: int) -> str:
+    """Return what became of what was handed over: TAKEN, GIVEN_UP, AWAY or REFUSED.
+
+    Args:
+        status: with which ssh ended.
+    """
+    return {0: TAKEN, NEVER: GIVEN_UP, SSH_FAILED: AWAY}.get(status, REFUSED)
+
+
 def send(
     job_id: str,
     start: int,
@@ -114,7 +134,7 @@ def _try(
 ) -> tuple[str, str]:
     try:
         with subprocess.Popen(
-            [*ssh, *root_arguments(host, policy.ssh_timeout), str(program_path(PROGRAM, policy.prefix))],
+            record_command(host, policy, ssh),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -126,8 +146,7 @@ def _try(
             except BaseException:
                 process.kill()
                 raise
-        outcomes = {0: TAKEN, NEVER: GIVEN_UP, SSH_FAILED: AWAY}
-        return outcomes.get(process.returncode, REFUSED), why
+        return outcome_of(process.returncode), why
     except subprocess.TimeoutExpired:
         return AWAY, f"no answer within {SEND_S:.0f} s"
     except (OSError, VTorqueError) as error:

@@ -6,9 +6,10 @@
     {"version": 2, "job_id": "4711.head", "start": 1, "running": true}
     {"files": [["record.json", 1234], ["samples.jsonl", 5678]]}
 
-The mother superior pushes it when the job begins, and then ever more rarely: a site of a thousand jobs shall not keep
-its front end busy with what nobody looks at.  Nobody waits for it, and nothing of it is tried again.  It is taken by
-the same proof as a record, and goes when that comes.
+The sweep of the mother superior sends it, first of a job that it finds running, and then ever more rarely: a site of a
+thousand jobs shall not keep its front end busy with what nobody looks at.  A start itself does nothing for it: most
+jobs are over before anybody asks, and each would cost their node a program and the front end a query of the batch
+server.  Nothing of it is tried again.  It is taken by the same proof as a record, and goes when that comes.
 """
 
 from __future__ import annotations
@@ -30,25 +31,24 @@ from ....system.process.environment import TOOL_ENVIRONMENT
 from ....wire.form import FormError
 from ....wire.messages import HOST_NAME
 from ....wire.series import FIGURES
-from ....wire.ssh_options import root_arguments
 from ...config.parameters import Policy
 from . import delivery, transfer_format
 from .transfer_format import Parcel
 
 FIRST_S, MOST_S = 60.0, 900.0
-"""A job is shown again when it has run as long again since it was shown last, but within these bounds."""
+"""A job is sent again when it has run as long again since it was sent last, but within these bounds."""
 FORGET_S = 86_400.0
-"""What was not shown again for so long is of a job whose record will not come."""
+"""What was not sent again for so long is of a job whose record will not come."""
 SWEEP_S, SWEEP_TRIES = 30.0, 20
 """What one sweep spends on jobs that run: so many seconds and tries."""
-STAMP = "shown"
-"""In the run directory: when the front end was shown the start last."""
+STAMP = "sent"
+"""In the run directory of a start: when the front end was sent last how it stands."""
 _MOST_GUESTS = 4096
 _NUMBER = (int, float)
 
 
 def pack(job_id: str, start: int, directory: pathlib.Path) -> Parcel:
-    """Return what there is to show.
+    """Return what there is to send.
 
     Args:
         job_id: the job.
@@ -152,7 +152,7 @@ def send(
     run_dir: pathlib.Path = layout.RUN_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
 ) -> str:
-    """Show the front end how a job stands.
+    """Send the front end how a job stands.
 
     Args:
         job_id: the job.
@@ -164,14 +164,14 @@ def send(
         ssh: the program.
 
     Returns:
-        One of `delivery`: TAKEN, REFUSED, AWAY.
+        See `delivery.outcome_of`.
     """
     key = layout.job_key(job_id, start)
     try:
         parcel = pack(job_id, start, state_dir / "records" / key)
         (run_dir / "jobs" / key / STAMP).touch(mode=0o600)
         done = subprocess.run(
-            [*ssh, *root_arguments(host, policy.ssh_timeout), f"{policy.prefix}/bin/{delivery.PROGRAM}"],
+            delivery.record_command(host, policy, ssh),
             input=transfer_format.format_announcement(job_id, start, running=True)
             + transfer_format.format_parcel(parcel),
             capture_output=True,
@@ -184,7 +184,7 @@ def send(
         return delivery.AWAY
     except (OSError, VTorqueError):  # the job is over
         return delivery.REFUSED
-    return {0: delivery.TAKEN, delivery.SSH_FAILED: delivery.AWAY}.get(done.returncode, delivery.REFUSED)
+    return delivery.outcome_of(done.returncode)
 
 
 def send_due(
@@ -195,7 +195,7 @@ def send_due(
     run_dir: pathlib.Path = layout.RUN_DIR,
     ssh: t.Sequence[str] = ("/usr/bin/ssh",),
 ) -> tuple[str, ...]:
-    """Show the front end the jobs that this node leads and that are due, until it turns out to be away.
+    """Send the front end how the jobs stand that this node leads and that are due, until it turns out to be away.
 
     Args:
         policy: names the front end.
@@ -227,10 +227,10 @@ def send_due(
 def _is_due(directory: pathlib.Path) -> bool:
     try:
         began = (directory / layout.READY).stat().st_mtime
-        shown = (directory / STAMP).stat().st_mtime
+        sent = (directory / STAMP).stat().st_mtime
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    wait_s = min(max(shown - began, FIRST_S), MOST_S)
-    return not 0 <= time.time() - shown < wait_s
+    wait_s = min(max(sent - began, FIRST_S), MOST_S)
+    return not 0 <= time.time() - sent < wait_s

@@ -62,9 +62,9 @@ With JOB: until it is gone; without: all of your jobs in guests (root: everybody
 none is left.  On a terminal the table is drawn anew every two seconds; elsewhere there is a line for each change.
 Ctrl-C ends it, and does nothing to the job.
 
-Phase, guests and work come from the job's record: on its first node while it runs, on the front end as that node has
-shown it last, which it does ever more rarely.  Work is a bar for each of the last samples: how many of its vCPUs were
-busy, and how long ago that was.
+Phase, guests and work come from the job's record: on its first node while it runs, on the front end as the sweep of
+that node has sent it last: first within two minutes, then ever more rarely.  Work is a bar for each of the last
+samples: how many of its vCPUs were busy, and how long ago that was.
 
 examples:
   vmgr job watch 4711           this job, until it is gone

@@ -106,10 +106,6 @@ def test_epilogue_takes_the_half_of_a_file_whose_writer_is_gone(site: Site) -> N
     assert f"half a file removed: .alone.json.{gone.pid}" in (record / "vtorque.log").read_text()
 
 
-UNLESS_RUNNING = '[ "$1" != --running ] || exit 0\n'
-"""The prologue calls that program, too, when the job begins."""
-
-
 def test_epilogue_hands_the_closed_record_over(site: Site) -> None:
     """The log has a word of what came of it."""
     record = site.state_dir / "records" / KEY / "record.json"
@@ -117,8 +113,7 @@ def test_epilogue_hands_the_closed_record_over(site: Site) -> None:
     os.mkfifo(gone)
     site.program(
         "record",
-        f"#!/bin/sh\n{UNLESS_RUNNING}cat\n{{ echo $*; cat {record}; }} >{site.place}/sent\n"
-        f"echo gone >&2\necho >{gone}\n",
+        f"#!/bin/sh\ncat\n{{ echo $*; cat {record}; }} >{site.place}/sent\necho gone >&2\necho >{gone}\n",
     )
     site.policy("record_host: fe\n")
     assert site.prologue().returncode == 0
@@ -148,7 +143,7 @@ def test_epilogue_says_how_many_consoles_the_front_end_does_not_get(site: Site, 
 def announced_by(site: Site, script: str, fifo: pathlib.Path) -> None:
     """A job has begun whose record is announced to a front end by a script, which waits at a FIFO or writes to it."""
     os.mkfifo(fifo)
-    site.program("record", f"#!/bin/sh\n{UNLESS_RUNNING}{script}\n")
+    site.program("record", f"#!/bin/sh\n{script}\n")
     site.policy("record_host: fe\n")
     assert site.prologue().returncode == 0
 

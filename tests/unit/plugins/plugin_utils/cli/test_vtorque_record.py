@@ -257,16 +257,6 @@ class Sender:
         files_module.make_record_directory(directory)
         files_module.write(directory / "record.json", json.dumps(RECORD))
 
-    def show(self, script: str, record_host: str | None = "fe") -> int:
-        """Show the job as it runs."""
-        program = self.place / "ssh"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        (self.place / "run/jobs/7.head.1").mkdir(parents=True, exist_ok=True)
-        policy = dataclasses.replace(parameters.Policy(), record_host=record_host)
-        places = {"state_dir": self.place, "run_dir": self.place / "run"}
-        return vtorque_record.show("7.head", 1, load=lambda: policy, ssh=(str(program),), **places)
-
     def send(self, script: str, record_host: str | None = "fe", whole: t.BinaryIO | None = None) -> int:
         program = self.place / "ssh"
         program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >{self.place}/called\n{script}\n")
@@ -298,22 +288,6 @@ def test_record_is_handed_over_without_anybodys_configuration(
     assert "UpdateHostKeys=no" in called
     assert "the record was handed over to fe" in capfd.readouterr().err
     assert delivery_queue.list_pending(sender.place) == ()
-
-
-def test_running_job_is_shown_once_and_waits_for_nobody(
-    sender: Sender, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert sender.show(f"cat >{sender.place}/came") == 0
-    stream = io.BytesIO((sender.place / "came").read_bytes())
-    announcement = transfer_format.read_announcement(stream)
-    assert announcement == transfer_format.Announcement("7.head", 1, running=True)
-    assert list(transfer_format.read(stream, announcement).files) == ["record.json"]
-    assert sender.show("exit 9", None) == 0
-    monkeypatch.setattr(delivery, "SEND_S", 0.2)
-    for script in ("exit 3", "exit 255", "exec sleep 600"):
-        assert sender.show(script) == 1
-    assert delivery_queue.list_pending(sender.place) == (), "it is not tried again"
-    assert capfd.readouterr().err == ""
 
 
 def test_record_is_announced_before_it_is_whole(sender: Sender) -> None:
@@ -382,18 +356,15 @@ def test_no_record_and_no_front_end(sender: Sender, capfd: pytest.CaptureFixture
 def test_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sent: list[tuple[str, int]] = []
     monkeypatch.setattr(vtorque_record, "send", lambda *arguments: sent.append(arguments[:2]) or 0)
-    monkeypatch.setattr(vtorque_record, "show", lambda *arguments: sent.append(arguments[:2]) or 0)
     for arguments, status in (
         (["--send", "7.head", "2"], 0),
-        (["--running", "7.head", "3"], 0),
         (["--send", "7.head", "x"], 2),
-        (["--running", "7.head", "x"], 2),
         (["\x1b"], 2),
     ):
         monkeypatch.setattr(vtorque_record.sys, "argv", ["vtorque-record", *arguments])
         monkeypatch.setattr(vtorque_record.os, "nice", lambda _more: 0)
         assert vtorque_record.main() == status
-    assert sent == [("7.head", 2), ("7.head", 3)]
+    assert sent == [("7.head", 2)]
     assert "\x1b" not in capsys.readouterr().err
 
 

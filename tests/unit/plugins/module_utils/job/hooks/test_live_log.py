@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pathlib
 import subprocess
@@ -13,9 +12,7 @@ import typing as t
 
 import inotify_simple
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks import live_log
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.hooks.start import Places, Start
 
 
 @pytest.fixture
@@ -85,20 +82,3 @@ def test_live_log_without_inotify_prints_nothing(log: t.IO[bytes], monkeypatch: 
     with live_log.follow_log(log, True):
         log.write(b"line\n")
     assert os.fstat(log.fileno()).st_size == before + len(b"line\n")
-
-
-@pytest.mark.parametrize(("host", "shown"), [("fe", True), (None, False), (os.uname().nodename, False)])
-def test_job_that_begins_is_shown_to_the_front_end_and_nobody_waits(
-    monkeypatch: pytest.MonkeyPatch, host: str | None, shown: bool
-) -> None:
-    called: list[list[str]] = []
-    monkeypatch.setattr(live_log, "start_detached", called.append)
-    start = Start("7.head", 2, Places(record=("vtorque-record",)))
-    live_log.show_running(start, dataclasses.replace(Policy(), record_host=host))
-    assert called == [["vtorque-record", "--running", "7.head", "2"]] * shown
-
-
-def test_front_end_that_cannot_be_shown_a_job_stops_no_start() -> None:
-    live_log.show_running(
-        Start("7.head", 2, Places(record=("/nonexistent",))), dataclasses.replace(Policy(), record_host="fe")
-    )

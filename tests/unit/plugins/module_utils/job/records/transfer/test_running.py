@@ -21,6 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.records.tr
     running,
     transfer_format,
 )
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import delivery_queue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.form import FormError
 
@@ -76,7 +77,7 @@ class Node:
         terms: dict[str, t.Any] = {"state_dir": self.state, "run_dir": self.run, "ssh": (str(self.ssh),)}
         return running.send_due(policy, Deadline.after(600), **terms)
 
-    def shown_ago(self, key: str, ago_s: float, began_ago_s: float) -> None:
+    def set_times(self, key: str, ago_s: float, began_ago_s: float) -> None:
         directory = self.run / "jobs" / key
         for name, age_s in ((running.STAMP, ago_s), ("ready.json", began_ago_s)):
             os.utime(directory / name, (time.time() - age_s,) * 2)
@@ -87,13 +88,17 @@ def node(tmp_path: pathlib.Path) -> Node:
     return Node(tmp_path)
 
 
-def test_record_and_last_samples_of_a_running_job_are_shown_and_nothing_else(node: Node) -> None:
+def test_record_and_last_samples_of_a_running_job_are_sent_and_nothing_else(
+    node: Node, capfd: pytest.CaptureFixture[str]
+) -> None:
     node.begin("7.head.2")
     assert node.send_due() == ("7.head.2",)
     parcel = read((node.came / "0").read_bytes())
     assert (parcel.job_id, parcel.start, sorted(parcel.files)) == ("7.head", 2, ["record.json", "samples.jsonl"])
     assert parcel.files["samples.jsonl"] == SAMPLES
     running.check_samples(parcel.files["samples.jsonl"])
+    assert delivery_queue.list_pending(node.state) == (), "it is not tried again"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_samples_that_are_long_are_cut_to_the_last_ones(node: Node) -> None:
@@ -118,10 +123,10 @@ def test_samples_that_are_long_are_cut_to_the_last_ones(node: Node) -> None:
         (-5000, 90_000, True),
     ],
 )
-def test_job_is_shown_ever_more_rarely(node: Node, ago_s: float, began_ago_s: float, due: bool) -> None:
+def test_job_is_sent_ever_more_rarely(node: Node, ago_s: float, began_ago_s: float, due: bool) -> None:
     node.begin("7.head.2")
     assert node.send_due() == ("7.head.2",)
-    node.shown_ago("7.head.2", ago_s, began_ago_s)
+    node.set_times("7.head.2", ago_s, began_ago_s)
     assert bool(node.send_due()) is due
 
 
@@ -143,7 +148,7 @@ def test_front_end_that_is_away_is_asked_once_and_tried_again_later(
     assert len(list(node.came.iterdir())) == 3, "the other two have had their try"
 
 
-def test_nobody_is_shown_anything_without_a_front_end_or_a_record(node: Node) -> None:
+def test_nothing_is_sent_without_a_front_end_or_a_record(node: Node) -> None:
     node.begin("7.head.2")
     for host in (None, os.uname().nodename):
         assert node.send_due(dataclasses.replace(POLICY, record_host=host)) == ()
@@ -190,7 +195,7 @@ def test_samples_of_another_form_are_refused(line: bytes) -> None:
         running.check_samples(SAMPLES + line + b"\n")
 
 
-def test_what_was_shown_is_its_owners_and_the_newest_counts(tmp_path: pathlib.Path) -> None:
+def test_what_was_sent_is_its_owners_and_the_newest_counts(tmp_path: pathlib.Path) -> None:
     place = tmp_path / "running/7.head.2"
     assert running.put(transfer_format.Parcel("7.head", 2, {"record.json": RECORD}), UID, tmp_path)
     assert running.put(
@@ -203,7 +208,7 @@ def test_what_was_shown_is_its_owners_and_the_newest_counts(tmp_path: pathlib.Pa
     assert (place / "samples.jsonl").read_bytes() == SAMPLES
 
 
-def test_what_was_shown_goes_when_the_record_is_here_or_nothing_comes_any_more(tmp_path: pathlib.Path) -> None:
+def test_what_was_sent_goes_when_the_record_is_here_or_nothing_comes_any_more(tmp_path: pathlib.Path) -> None:
     for start in (1, 2, 3):
         running.put(transfer_format.Parcel("7.head", start, {"record.json": RECORD}), UID, tmp_path)
     running.put(transfer_format.Parcel("77.head", 1, {"record.json": RECORD}), UID, tmp_path)
