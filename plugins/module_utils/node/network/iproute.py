@@ -15,7 +15,6 @@ import typing as t
 
 from ...errors import NodeFault, VTorqueError
 from ...system.clock import Deadline
-from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import ADDRESSES_ANSWER_S
 from ..system.tool import run_tool
 
@@ -99,15 +98,8 @@ def run_batch(program: str, lines: t.Sequence[str], deadline: Deadline) -> None:
         VTorqueError: the kernel refuses a line.
     """
     try:
-        done = subprocess.run(
-            [program, "-batch", "-"],
-            input="".join(f"{line}\n" for line in lines),
-            capture_output=True,
-            text=True,
-            timeout=deadline.left_s(ADDRESSES_ANSWER_S),
-            check=False,
-            env=TOOL_ENVIRONMENT,
-        )
+        text = "".join(f"{line}\n" for line in lines)
+        done = run_tool([program, "-batch", "-"], deadline.left_s(ADDRESSES_ANSWER_S), text)
     except subprocess.TimeoutExpired as error:
         raise VTorqueError(f"{program} {lines[0]}", f"gave no answer within {error.timeout:.1f} s") from error
     except OSError as error:

@@ -18,9 +18,9 @@ import subprocess
 import typing as t
 
 from ...errors import NodeFault
-from ...system.process.environment import TOOL_ENVIRONMENT
 from ...time_budget import PACKET_FILTER_S
 from ..state.settings import NodeSettings
+from ..system.tool import run_tool
 from .reachable import Reach
 
 FAMILY, TABLE, BY_DEVICE, ANSWERED = "bridge", "vtorque", "guests", "answered"
@@ -358,15 +358,7 @@ def _marker(settings: NodeSettings) -> pathlib.Path:
 def _nft(text: str, settings: NodeSettings, *arguments: str) -> str:
     """One command, or a text of several: all of it or nothing."""
     try:
-        done = subprocess.run(
-            [str(settings.nft), *(arguments or ("-f", "-"))],
-            input=f"{text}\n",
-            capture_output=True,
-            text=True,
-            timeout=PACKET_FILTER_S,
-            check=False,
-            env=TOOL_ENVIRONMENT,
-        )
+        done = run_tool([str(settings.nft), *(arguments or ("-f", "-"))], PACKET_FILTER_S, f"{text}\n")
         why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
     except subprocess.TimeoutExpired:
         why = f"gave no answer within {PACKET_FILTER_S:.0f} s"

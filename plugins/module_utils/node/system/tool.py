@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A program of the node, or of its site, that is asked one question: it hears nothing, and has a bounded time."""
+"""A program of the node, or of its site, that is asked one question, and has a bounded time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import typing as t
 from ...system.process.environment import TOOL_ENVIRONMENT
 
 
-def run_tool(command: t.Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a program with the environment of all tools and an empty standard input, and return what it printed as text.
+def run_tool(command: t.Sequence[str], timeout_s: float, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program with the environment of all tools, and return what it printed as text.
 
     Args:
         command: the program and its arguments.
         timeout_s: seconds until it must have ended.
+        text: its standard input.
 
     Raises:
         subprocess.TimeoutExpired: it had no end, and was killed.
@@ -27,7 +28,7 @@ def run_tool(command: t.Sequence[str], timeout_s: float) -> subprocess.Completed
         capture_output=True,
         text=True,
         errors="replace",
-        stdin=subprocess.DEVNULL,
+        input=text,
         timeout=timeout_s,
         check=False,
         env=TOOL_ENVIRONMENT,
