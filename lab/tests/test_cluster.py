@@ -23,21 +23,9 @@ from lab.cluster import lifecycle, on_nodes
 from lab.system import cgroups, network, places
 from lab.system.places import OWN_VENV
 from lab.system.state import LabError, Process, State
+from lab.tests.commands import on, out
 
 PLAN = lifecycle.Plan(nodes=("fe", "cn1", "cn2"), runtime=pathlib.Path(sys.prefix), bare=True)
-
-
-def on(
-    state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    line = on_nodes.command(state.running(), node, arguments, user=user)
-    return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
-
-
-def out(state: State, node: str, *arguments: str, user: str = "root") -> str:
-    done = on(state, node, *arguments, user=user)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def living(space: str) -> set[int]:

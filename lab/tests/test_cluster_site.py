@@ -6,36 +6,23 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
 import threading
 import time
 import typing as t
 
 import pytest
 
-from lab.cluster import lifecycle, on_nodes
+from lab.cluster import lifecycle
 from lab.installation import runtime
 from lab.system import places
 from lab.system.state import State
+from lab.tests.commands import on, out
 
 NODES = ("fe", "cn1", "cn2")
 CHECK = """
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file
 print(policy_file.load())
 """
-
-
-def on(
-    state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    line = on_nodes.command(state.running(), node, arguments, user=user)
-    return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
-
-
-def out(state: State, node: str, *arguments: str, user: str = "root", stdin: str = "") -> str:
-    done = on(state, node, *arguments, user=user, stdin=stdin)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="module")

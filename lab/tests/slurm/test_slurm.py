@@ -26,22 +26,10 @@ from lab.slurm import leftovers as slurm_leftovers
 from lab.system import cgroups, network, places
 from lab.system.places import OWN_VENV
 from lab.system.state import LabError, Process, State
+from lab.tests.commands import on, out
 
 PATIENCE_S = 60
 REVIVE = ("/usr/bin/env", "PYTHONPATH=/opt/vtorque-lab", str(OWN_VENV / "bin/python"), "-m", "lab.revive", "batch")
-
-
-def on(
-    state: State, node: str, *arguments: str, user: str = "root", stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    line = on_nodes.command(state.running(), node, arguments, user=user)
-    return subprocess.run(line, capture_output=True, text=True, timeout=600, input=stdin, check=False)
-
-
-def out(state: State, node: str, *arguments: str, user: str = "root", stdin: str = "") -> str:
-    done = on(state, node, *arguments, user=user, stdin=stdin)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def submit(state: State, script: str, *options: str, user: str = "alice") -> str:
