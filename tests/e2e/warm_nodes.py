@@ -78,8 +78,8 @@ def _give(site: Site, node: str) -> None:
         part.rename(copy)
 
 
-def _run(site: Site, node: str, words: list[str], **streams: t.Any) -> None:
-    line = on_nodes.command(site.facts_of_lab, node, words)
+def _run(site: Site, node: str, arguments: list[str], **streams: t.Any) -> None:
+    line = on_nodes.command(site.facts_of_lab, node, arguments)
     subprocess.run(line, check=True, timeout=COPY_TIMEOUT_S, **{"stdin": subprocess.DEVNULL, **streams})
 
 

@@ -89,7 +89,7 @@ device, place = sys.argv[1:]
 lines = ["one vlan device=%s tag=120 addresses=10.11.0.0/16", "two vlan device=%s tag=121 addresses=10.12.0.0/16"]
 networks = tuple(guest_networks.read_line(line % device) for line in lines)
 settings = NodeSettings("n1", 1, run_dir=pathlib.Path(place), bridge="br9", networks=networks, confine_guests=True)
-told = {"refused": []}
+found = {"refused": []}
 run("ip link add trunk type veth peer name wire")
 run("ip link set wire up")
 run("ip link set trunk up")
@@ -97,12 +97,12 @@ if device != "trunk":
     run(f"ip link add {device} type bridge")
     run(f"ip link set trunk master {device}")
 # a node that refuses says what to do: until it refuses no more
-while len(told["refused"]) < 9:
+while len(found["refused"]) < 9:
     try:
         cards.check_networks(networks)
         break
     except NodeFault as fault:
-        told["refused"].append([fault.why, fault.hint])
+        found["refused"].append([fault.why, fault.hint])
         run(fault.hint.replace("UPLINK", "trunk"))
 guests = []
 for slot, network in enumerate(networks, 1):
@@ -124,7 +124,7 @@ one.send(question(stranger, first.address, "10.99.0.3"))
 one.send(question(first.mac, second.address, "10.99.0.4"))
 one.send(question(first.mac, first.address, "10.11.0.5"))
 two.send(question(second.mac, second.address, "10.12.0.6"))
-told["wire"] = wire.until("10.12.0.6")
+found["wire"] = wire.until("10.12.0.6")
 # in: another tag, and none
 wire.send(question(stranger, "10.11.9.9", "10.99.1.1", tag=121))
 wire.send(question(stranger, "10.11.9.9", "10.99.1.2", tag=122))
@@ -132,19 +132,19 @@ wire.send(question(stranger, "10.11.9.9", "10.99.1.3"))
 own = mac(pathlib.Path(f"/sys/class/net/{first.bridge}/address").read_text().strip())
 wire.send(question(stranger, "10.11.9.9", "10.99.1.4", to=own, tag=120))
 wire.send(question(stranger, "10.11.9.9", "10.11.1.5", tag=120))
-told["one"] = one.until("10.11.1.5")
-told["two"] = two.until("10.99.1.1")
-told["node"] = bridge.heard()
-told["bridge"], told["addresses"] = first.bridge, subprocess.run(
+found["one"] = one.until("10.11.1.5")
+found["two"] = two.until("10.99.1.1")
+found["node"] = bridge.heard()
+found["bridge"], found["addresses"] = first.bridge, subprocess.run(
     ["ip", "-brief", "address", "show", "dev", first.bridge], capture_output=True, text=True, check=True
 ).stdout.split()[2:]
 # listed no more: they stay while a guest is there
 unlisted = NodeSettings("n1", 1, run_dir=pathlib.Path(place), bridge="br9", networks=networks[1:])
-told["stays"] = vlans.tidy(unlisted)
+found["stays"] = vlans.tidy(unlisted)
 run("ip link del end1")
-told["goes"] = vlans.tidy(unlisted)
-told["left"] = sorted(path.name for path in pathlib.Path("/sys/class/net").glob("vt[bv]*"))
-print(json.dumps(told))
+found["goes"] = vlans.tidy(unlisted)
+found["left"] = sorted(path.name for path in pathlib.Path("/sys/class/net").glob("vt[bv]*"))
+print(json.dumps(found))
 """
 """A node's own namespace: called with the device that carries the VLANs, and a directory."""
 OF_A_BRIDGE = [
@@ -163,12 +163,12 @@ def test_frames_of_guests_have_their_tag_on_the_wire_and_those_of_no_other_tag_r
     site: MachineSite, device: str, refused: list[t.Any]
 ) -> None:
     """On a card, and on a bridge that filters VLANs, after what its refusals say was done."""
-    told = json.loads(site.machine_python(PROGRAM, device, f"/run/vlans-{device}"))
-    assert told["refused"] == refused
-    assert told["wire"] == [[120, "10.11.0.5"], [121, "10.12.0.6"]]
-    assert told["one"] == [[0, "10.11.1.5"]]
-    assert told["two"] == [[0, "10.99.1.1"]]
-    assert (told["node"], told["addresses"]) == ([], [])
-    assert (told["stays"], told["goes"]) == ([], [f"bridge {told['bridge']} of a VLAN"])
-    assert [name for name in told["left"] if told["bridge"][3:] in name] == []
-    assert len(told["left"]) == 2
+    found = json.loads(site.machine_python(PROGRAM, device, f"/run/vlans-{device}"))
+    assert found["refused"] == refused
+    assert found["wire"] == [[120, "10.11.0.5"], [121, "10.12.0.6"]]
+    assert found["one"] == [[0, "10.11.1.5"]]
+    assert found["two"] == [[0, "10.99.1.1"]]
+    assert (found["node"], found["addresses"]) == ([], [])
+    assert (found["stays"], found["goes"]) == ([], [f"bridge {found['bridge']} of a VLAN"])
+    assert [name for name in found["left"] if found["bridge"][3:] in name] == []
+    assert len(found["left"]) == 2

@@ -89,7 +89,7 @@ def check_caches(
         problem = f"the kernel can divide caches or their bandwidth, and {resctrl} has no groups of whole L3 caches"
         remedy = f"mount -t resctrl resctrl {resctrl}, without cdp; or live with caches that guests share"
     else:
-        cell = f"{least.free} of {least.all}"
+        cell = f"{least.free} of {least.total}"
         if not least.free:
             problem = "the default group has all of an L3 cache, or other groups have the rest: guests get no part"
             remedy = f"give the node itself a part: echo 'L3:0=3;1=3' >{resctrl}/schemata (docs/admin/security.md)"

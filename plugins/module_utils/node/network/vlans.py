@@ -132,7 +132,7 @@ def tidy(settings: NodeSettings) -> tuple[str, ...]:
         settings: NodeSettings of this node.
 
     Returns:
-        What was removed, as words.
+        What was removed, each as a text for people.
     """
     listed = {_number(network) for network in settings.networks if network.tag}
     found = map(_DEVICE.fullmatch, sorted(path.name for path in addresses.SYS_NET.glob("vt[bv]*")))

@@ -43,11 +43,11 @@ class FreeWays:
 
     Attributes:
         free: how many ways beside each other.
-        all: how many ways it has.
+        total: how many ways it has.
     """
 
     free: int
-    all: int
+    total: int
 
 
 def has_kernel(file_systems: pathlib.Path = FILE_SYSTEMS) -> bool:

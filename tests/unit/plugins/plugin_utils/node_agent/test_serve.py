@@ -510,7 +510,7 @@ import {serve.__name__} as node
 from {serve.__name__.rsplit(".", 2)[0]}.bridge.upkeep import leftover_processes
 node.KINDS["absent"] = node.Kind(dict, lambda _part, _call: {{"ok": {ok}, "guests": []}})
 node.host_name = lambda: "cn1"
-leftover_processes.end_leftovers_of_sister = lambda words, load, name: print(words, name)
+leftover_processes.end_leftovers_of_sister = lambda arguments, load, name: print(arguments, name)
 node.main()
 """
     done = subprocess.run(

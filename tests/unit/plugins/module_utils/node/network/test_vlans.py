@@ -24,7 +24,7 @@ TAGGED = guest_networks.read_line("tagged vlan device=eth1 tag=120 addresses=10.
 OTHER = guest_networks.read_line("other vlan device=br0 tag=120 addresses=10.64.0.0/14")
 BRIDGE = vlans.bridge_of(TAGGED)
 TAGGER = f"vtv{BRIDGE[3:]}"
-SHOWN = """[
+VLANS = """[
     {"ifname": "br0", "vlans": [{"vlan": 1, "flags": ["PVID", "Egress Untagged"]}, {"vlan": 120}]},
     {"ifname": "eth0", "vlans": [{"vlan": 1, "flags": ["PVID", "Egress Untagged"]}, {"vlan": 100, "vlanEnd": 130}]},
     {"ifname": "vtq1", "vlans": [{"vlan": 1, "flags": ["PVID", "Egress Untagged"]}]}
@@ -38,7 +38,7 @@ class Node:
     def __init__(self, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sys = place / "sys"
         self.lines: list[str] = []
-        self.shown = SHOWN
+        self.listing = VLANS
         self.refused = ""
         self.settings = NodeSettings("cn1", 1, run_dir=place / "run", networks=(TAGGED, OTHER))
         monkeypatch.setattr(addresses, "SYS_NET", self.sys)
@@ -64,7 +64,7 @@ class Node:
 
     def _answer(self, command: t.Sequence[str], _timeout_s: float) -> subprocess.CompletedProcess[str]:
         assert command == ["bridge", "-json", "vlan", "show"]
-        return subprocess.CompletedProcess(command, 0, self.shown, "")
+        return subprocess.CompletedProcess(command, 0, self.listing, "")
 
     def create(self, *networks: guest_networks.Network) -> list[str]:
         vlans.create(networks, self.settings, Deadline.after(20))
@@ -102,23 +102,23 @@ def test_card_that_cannot_carry_a_vlan_is_the_nodes_fault(
 
 
 @pytest.mark.parametrize(
-    ("filters", "shown", "why", "hint"),
+    ("filters", "listing", "why", "hint"),
     [
-        ("0", SHOWN, "does not filter VLANs", "ip link set br0 type bridge vlan_filtering 1"),
-        ("1", SHOWN.replace("120", "121"), "does not take part in VLAN 120 itself", "vlan add dev br0 vid 120 self"),
-        ("1", SHOWN.replace("130", "119"), "has no port that carries VLAN 120 with its tag", "dev UPLINK vid 120"),
+        ("0", VLANS, "does not filter VLANs", "ip link set br0 type bridge vlan_filtering 1"),
+        ("1", VLANS.replace("120", "121"), "does not take part in VLAN 120 itself", "vlan add dev br0 vid 120 self"),
+        ("1", VLANS.replace("130", "119"), "has no port that carries VLAN 120 with its tag", "dev UPLINK vid 120"),
         # what is sent without a tag there leaves the VLAN
-        ("1", SHOWN.replace('"vlanEnd": 130', '"vlanEnd": 130, "flags": ["Egress Untagged"]'), "has no port", "UPLINK"),
+        ("1", VLANS.replace('"vlanEnd": 130', '"vlanEnd": 130, "flags": ["Egress Untagged"]'), "has no port", "UPLINK"),
         # a port of another bridge
-        ("1", SHOWN.replace("eth0", "eth9"), "has no port that carries", "UPLINK"),
+        ("1", VLANS.replace("eth0", "eth9"), "has no port that carries", "UPLINK"),
         ("1", "[]", "does not take part in VLAN 120 itself", "self"),
     ],
 )
 def test_bridge_that_cannot_carry_a_vlan_is_the_nodes_fault(
-    node: Node, filters: str, shown: str, why: str, hint: str
+    node: Node, filters: str, listing: str, why: str, hint: str
 ) -> None:
     node.add("br0", "eth0", "vtq1", filters=filters)
-    node.shown = shown
+    node.listing = listing
     with pytest.raises(NodeFault) as caught:
         cards.check_networks([OTHER])
     assert caught.value.cause == "bridge"

@@ -24,8 +24,8 @@ PROGRAM = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli.output import environment
-kept = {k.decode("latin-1"): v.decode("latin-1") for k, v in environment.caller_environment().items()}
-print(json.dumps([kept, sorted(os.environ), sys.argv[2:], sorted(os.listdir("/proc/self/fd"))]))
+found = {k.decode("latin-1"): v.decode("latin-1") for k, v in environment.caller_environment().items()}
+print(json.dumps([found, sorted(os.environ), sys.argv[2:], sorted(os.listdir("/proc/self/fd"))]))
 """
 
 
