@@ -198,14 +198,13 @@ def test_interpreter_line_without_a_request_runs_nothing(site: SlurmSite) -> Non
 def test_bare_job_costs_a_shell_in_prolog_and_epilog(site: SlurmSite) -> None:
     """Nothing but that shell runs, and nobody is asked: neither has a PATH to ask by.
 
-    In a namespace of their own processes are numbered from 1: this shell, the hook's, and none after it.  How much
-    processor time it takes is in `make bench` (`slurm_bare_job_cpu_s`).
+    In a namespace of their own processes are numbered from 1: this shell, the hook's, none after it, and what reads
+    the last number.  How much processor time it takes is in `make bench` (`slurm_bare_job_cpu_s`).
     """
     call = "SLURM_JOB_ID=7 SLURM_CLUSTER_NAME=lab SLURM_NODELIST=cn1 SLURMD_NODENAME=cn1 /etc/vtorque/slurm"
-    last = "read last </proc/sys/kernel/ns_last_pid && echo $last"
-    look = f"unshare --pid --fork --mount-proc sh -c 'env -i {call}/{{name}} && {last}'"
+    look = f"unshare --pid --fork --mount-proc sh -c 'env -i {call}/{{name}} && cat /proc/sys/kernel/ns_last_pid'"
     for name in ("prolog", "epilog"):
-        assert site.root("cn1", look.format(name=name)) == "2\n"
+        assert site.root("cn1", look.format(name=name)) == "3\n"
 
 
 @pytest.mark.full
