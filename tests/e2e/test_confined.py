@@ -30,7 +30,7 @@ for process in $(pgrep -f "$1"); do grep -E ':(cpuset|memory|):' /proc/$process/
 
 
 def cores(site: Site, node: str, least: int = 4) -> set[str]:
-    """The lists of cores of all threads, each once: of qemu two threads at least, of virtiofsd two, once a guest is up."""
+    """The lists of cores of all threads, each once: with a guest up, two threads of qemu at least, two of virtiofsd."""
     found = site.root(node, CORES).split()
     assert len(found) >= least
     return set(found)
