@@ -58,6 +58,10 @@ else
         echo "$(basename $card) $(cut -c3- $card/class): $(cut -c3- $card/vendor):$(cut -c3- $card/device)"
     done
 fi
+echo "== $(hostname): cell of each card of the node (-1: not known)"
+for card in /sys/bus/pci/devices/*; do
+    grep -q 0x10d3 $card/device && echo "$(basename $card) near cell $(cat $card/numa_node)"
+done
 """
 JOB = """#!/bin/sh
 for guest in $(sort -u "$PBS_NODEFILE"); do
@@ -111,6 +115,9 @@ def check_record(record: t.Mapping[str, t.Any], output: str) -> None:
         raise StoryError(f"the guests do not have cores of their own: {cores}")
     if {guest["pages"] for guest in guests} != {"2M"}:
         raise StoryError(f"the guests are not in huge pages: {[guest['pages'] for guest in guests]}")
+    far = [guest["cells"].partition(":")[0] for guest in guests if CARDS[1] in guest["devices"]]
+    if far != ["1"] or output.count("near cell 0") != 1:
+        raise StoryError(f"the card of cell 1 is not known to be near the guest's own cell: {far}")
     if output.replace("[", "").count(CARD_ID) < 2:
         raise StoryError("the guests have no card of the node")
     if output.count("KVM") < 2:

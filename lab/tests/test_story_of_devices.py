@@ -14,9 +14,12 @@ import pytest
 
 from lab.stories import devices
 
-GUEST = {"cells": "0:0:256", "vcpu_cores": "1", "pages": "2M"}
-RECORD: dict[str, t.Any] = {"guests": [GUEST, {**GUEST, "cells": "1:0:256", "vcpu_cores": "2"}]}
-OUTPUT = "Hypervisor vendor: KVM\n02:00.0 0200: 8086:10d3\n" * 2
+GUEST = {"cells": "0:0:256", "vcpu_cores": "1", "pages": "2M", "devices": devices.CARDS[0]}
+FAR = {**GUEST, "cells": "1:0:256", "vcpu_cores": "2", "devices": devices.CARDS[1]}
+RECORD: dict[str, t.Any] = {"guests": [GUEST, FAR]}
+OUTPUT = "".join(
+    f"Hypervisor vendor: KVM\n02:00.0 0200: 8086:10d3\n0000:02:00.0 near cell {cell}\n" for cell in (-1, 0)
+)
 
 
 def test_story_that_went_as_it_should_passes() -> None:
@@ -31,6 +34,8 @@ def test_story_that_went_as_it_should_passes() -> None:
         ({"pages": ""}, OUTPUT, "not in huge pages"),
         ({}, OUTPUT.replace(devices.CARD_ID, "1af4:1000", 1), "no card of the node"),
         ({}, OUTPUT.replace("KVM", "TCG", 1), "does not name KVM"),
+        ({}, OUTPUT.replace("near cell 0", "near cell -1"), "not known to be near"),
+        ({"devices": devices.CARDS[0]}, OUTPUT, "not known to be near"),
     ],
 )
 def test_story_in_which_a_guest_lacks_something_fails_and_names_it(

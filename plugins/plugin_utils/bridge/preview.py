@@ -95,21 +95,23 @@ def preview(submission: Submission, policy: Policy) -> Preview | None:
     count = resolved.figure("vms_per_node")
     pins: tuple[Pins, ...] = ()
     problem = ""
+    devices, lack = _choose_devices(submission, policy, node)
     if specs := _placed(submission, policy, node.node):
+        near = tuple(next((one.cell for one in own if one.cell != NO_CELL), None) for own in devices)
+        share = CoreShare(topology, job_cores, (), policy.host_os_core_count, near_devices=near)
         try:
-            pins, problem = _assign(specs, topology, job_cores, policy.host_os_core_count)
+            pins, problem = _assign(specs, share)
         except UserFault as fault:
             return Preview(node.node, node.made, (), str(fault))
     if submission.resolved.values[numa.IO] is True and not host_matches(policy.iocm_nodes, node.node):
         problem = "; ".join(filter(None, (problem, f"{node.node} has no cores for virtual I/O (iocm_nodes)")))
-    devices, lack = _devices(submission, policy, node)
     guests = []
     for index in range(count):
         own = pins[index] if pins else Pins((), shared)
         cells = _cells(topology, {core for cores in own.vcpus for core in cores} or shared)
         vcpus, others = tuple(map(cpus.format_cores, own.vcpus)), cpus.format_cores(own.others)
         memory = _memory(submission, node, cells)
-        guests.append(GuestPreview(vcpus, others, cells, memory, devices[index], own.io_least))
+        guests.append(GuestPreview(vcpus, others, cells, memory, _describe(devices[index]), own.io_least))
     return Preview(node.node, node.made, tuple(guests), "; ".join(filter(None, (problem, lack))))
 
 
@@ -150,12 +152,9 @@ def _topology_of(node: NodeTopology) -> Topology:
     )
 
 
-def _assign(
-    specs: tuple[GuestSpec, ...], topology: Topology, job_cores: cpus.Cores, reserved: int
-) -> tuple[tuple[Pins, ...], str]:
+def _assign(specs: tuple[GuestSpec, ...], share: CoreShare) -> tuple[tuple[Pins, ...], str]:
     """The cores of guests, and what of them nobody asked for and does not fit, or ""; as a node decides it."""
     first = specs[0]
-    share = CoreShare(topology, job_cores, (), reserved)
     try:
         if not first.vcpu_cores:
             return assign_shared(specs, share), ""
@@ -163,7 +162,7 @@ def _assign(
     except UserFault as fault:
         if first.io_max and not first.io_required:
             less = tuple(dataclasses.replace(spec, io_min=0, io_max=0) for spec in specs)
-            pins, problem = _assign(less, topology, job_cores, reserved) if first.vcpu_cores else ((), "")
+            pins, problem = _assign(less, share) if first.vcpu_cores else ((), "")
             return pins, "; ".join(filter(None, (f"no cores for virtual I/O: {fault.why}", problem)))
         if first.vcpu_cores != PREFER_CORES:
             raise
@@ -232,10 +231,20 @@ def _cells(topology: Topology, cores: t.Collection[int]) -> tuple[int, ...]:
     )
 
 
-def _devices(submission: Submission, policy: Policy, node: NodeTopology) -> tuple[list[tuple[str, ...]], str]:
-    """The devices of each guest, in words, and which of them the node has not enough of."""
+class _ChosenDevice(t.NamedTuple):
+    """A device as a guest would have it, of this class and near this cell (`NO_CELL`: not known)."""
+
+    pci_class: PciClass
+    address: str
+    cell: int
+
+
+def _choose_devices(
+    submission: Submission, policy: Policy, node: NodeTopology
+) -> tuple[list[list[_ChosenDevice]], str]:
+    """The devices of each guest, and in words which of them the node has not enough of."""
     count = submission.resolved.figure("vms_per_node")
-    found: list[list[str]] = [[] for _guest in range(count)]
+    found: list[list[_ChosenDevice]] = [[] for _guest in range(count)]
     bad = {one.address for one in node.devices if one.state in (QUARANTINE, UNUSABLE)}
     near = {one.address: one.cell for one in node.devices}
     lacking: list[str] = []
@@ -250,12 +259,17 @@ def _devices(submission: Submission, policy: Policy, node: NodeTopology) -> tupl
                 lacking.append(f"{node.node} has no {wish} left for each guest")
                 continue
             taken.update(free)
-            guest += [_describe_device(pci_class, address, near.get(address, NO_CELL)) for address in free]
-    return [tuple(guest) for guest in found], "; ".join(dict.fromkeys(lacking))
+            guest += [_ChosenDevice(pci_class, address, near.get(address, NO_CELL)) for address in free]
+    return found, "; ".join(dict.fromkeys(lacking))
 
 
-def _describe_device(pci_class: PciClass, address: str, cell: int) -> str:
-    where = "" if cell == NO_CELL else f" in cell {cell}"
+def _describe(devices: t.Iterable[_ChosenDevice]) -> tuple[str, ...]:
+    return tuple(map(_describe_device, devices))
+
+
+def _describe_device(device: _ChosenDevice) -> str:
+    where = "" if device.cell == NO_CELL else f" in cell {device.cell}"
     # which one, its allocation says when the job starts
-    given = f", or another that the batch system gives ({pci_class.resource})" if pci_class.resource else ""
-    return f"{pci_class.name} {address}{where}{given}"
+    resource = device.pci_class.resource
+    given = f", or another that the batch system gives ({resource})" if resource else ""
+    return f"{device.pci_class.name} {device.address}{where}{given}"

@@ -9,7 +9,9 @@ import re
 
 import pytest
 
-from .conftest import MachineSite
+from lab.stories.devices import CARDS
+
+from .conftest import MachineSite, handed_on
 
 pytestmark = pytest.mark.full
 
@@ -53,3 +55,13 @@ def test_guest_on_two_cells_has_the_memory_of_each_and_knows_that_its_cores_are_
     assert cells[0][3] == cells[1][2] != "10"
     assert re.search(r"^(kvm-clock|tsc)$", ended.out, re.MULTILINE), ended.out
     assert site.machine("/bin/sh", "-c", POOL) == before
+
+
+def test_guest_knows_which_of_its_cells_a_device_is_near(site: MachineSite) -> None:
+    """The guest stands on both cells; its card is one of the second, behind a root complex of its own."""
+    job = "#!/bin/sh\nfor card in /sys/bus/pci/devices/*; do grep -q 0x10d3 $card/device && cat $card/numa_node; done\n"
+    script = site.write("/home/alice/near.sh", job)
+    request = "img=tiny,hypervisor=kvm,vcpus=3,ram=384M,vcpu_pinning=true,pci=nic:1"
+    with handed_on(site, f"nic {CARDS[1]}"):
+        ended = site.job("-l", "nodes=cn1:ppn=4", "-vm", request, script)
+    assert (ended.exit_status, ended.out) == (0, "1\n"), ended.err

@@ -71,6 +71,9 @@ class HostDevice:
         identity: what it is given before its guest has it, as its kind reads it.
         card: which network card it is for its guest; None: none that the seed sets up.
         shares_memory: whether a process of the node reads and writes its guest's memory.
+        numa_node: the node's NUMA cell that it is near; -1: not known, or none.
+        root: the root complex of the node through which it is reached (`pci0000:3a`); "": it is no PCI device.
+        port: index of the guest's PCI controller that it is plugged into; 0: libvirt chooses one.
     """
 
     kind: str
@@ -80,6 +83,9 @@ class HostDevice:
     identity: tuple[str, ...] = ()
     card: HostCard | None = None
     shares_memory: bool = False
+    numa_node: int = -1
+    root: str = ""
+    port: int = 0
 
     @property
     def fragment(self) -> str:

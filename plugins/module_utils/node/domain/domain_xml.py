@@ -64,6 +64,14 @@ class Card(t.Protocol):
         """Return the card's MAC address."""
 
 
+class Expander(t.Protocol):
+    """A bus that names a cell of the guest; the template is rendered with all of it (`devices/pci/buses.py`)."""
+
+    @property
+    def index(self) -> int:
+        """The number of its controller."""
+
+
 class CacheShare(t.Protocol):
     """A part of a cache of the node (`placement/cache_shares.py`)."""
 
@@ -108,6 +116,7 @@ class DomainSpec:
         cards: on further networks.
         apart: whether KSM leaves its pages alone; it would let a neighbour find out which of its own are equal.
         caches: parts of caches that its vCPUs alone fill; they need `cores`.
+        expanders: buses that name the cells which devices are near.
     """
 
     name: str
@@ -151,6 +160,7 @@ class DomainSpec:
     queues: int = 0
     apart: bool = False
     caches: tuple[CacheShare, ...] = ()
+    expanders: tuple[Expander, ...] = ()
 
     @property
     def huge(self) -> bool:

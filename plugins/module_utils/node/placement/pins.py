@@ -70,6 +70,7 @@ class CoreShare:
         taken: those of them that guests of other jobs have.
         reserved: how many of the job's cores no vCPU may have to itself: the host's share.
         near: the cell of the node's network card, for virtual I/O; None: it is not known.
+        near_devices: of each guest the cell of its devices, None where it is not known; (): no guest has devices.
     """
 
     topology: Topology
@@ -77,6 +78,7 @@ class CoreShare:
     taken: t.Collection[int]
     reserved: int
     near: int | None = None
+    near_devices: tuple[int | None, ...] = ()
 
     @property
     def free(self) -> cpus.Cores:
@@ -103,7 +105,8 @@ def assign(specs: t.Sequence[GuestSpec], share: CoreShare) -> tuple[Pins, ...]:
     if specs[0].vcpu_cores not in (AUTO_CORES, PREFER_CORES):
         pins = _by_map(specs, share.job_cores, share.taken, reserved)
         return _with_io_of_map(specs, pins, free, reserved) if specs[0].io_max else pins
-    needs = [Need(spec.vcpus, spec.ram_mib) for spec in specs]
+    near_devices = share.near_devices or (None,) * len(specs)
+    needs = [Need(spec.vcpus, spec.ram_mib, cell) for spec, cell in zip(specs, near_devices, strict=True)]
     spare = len(free) - sum(need.vcpus for need in needs)
     spread = t.cast(Spread, specs[0].numa)
     if specs[0].io_max:

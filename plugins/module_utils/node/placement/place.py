@@ -30,10 +30,12 @@ class Need:
     Attributes:
         vcpus: how many.
         memory_mib: of the guest.
+        near: the cell of its devices, which is tried first; None: it has none, or their cell is not known.
     """
 
     vcpus: int
     memory_mib: int
+    near: int | None = None
 
 
 @frozen
@@ -45,7 +47,7 @@ class Rules:
         io_threads: how many are left to virtual I/O besides.
         one_thread: whether a physical core gets one vCPU, and its siblings stay idle.
         spread: over how many cells a guest may stand.
-        near: the cell whose device the guests use, and which is tried first; None: there is none.
+        near: the cell whose device all guests use, tried first for those without a cell of their own; None: none is.
     """
 
     host_threads: int = 1
@@ -134,8 +136,13 @@ def _cells_apart(free: _Free, needs: t.Sequence[Need], rules: Rules) -> list[int
         fitting = [number for number, have in room.items() if number not in chosen and have >= need.vcpus]
         if not fitting:
             return None
-        chosen.append(min(fitting, key=lambda number: (number != rules.near, room[number], number)))
+        near = _near(need, rules)
+        chosen.append(min(fitting, key=lambda number: (number != near, room[number], number)))
     return chosen
+
+
+def _near(need: Need, rules: Rules) -> int | None:
+    return rules.near if need.near is None else need.near
 
 
 class _Free:
@@ -234,7 +241,7 @@ def _place_guest(free: _Free, rank: int, need: Need, rules: Rules, cells: t.Sequ
     room = {cell.number: free.count(cell, one_thread=rules.one_thread) for cell in cells}
     if sum(room.values()) < need.vcpus:
         raise _too_few(need.vcpus, sum(room.values()), rank)
-    chosen = _choose_cells(cells, room, need.vcpus, rules.near)
+    chosen = _choose_cells(cells, room, need.vcpus, _near(need, rules))
     if rules.spread == "1" and len(chosen) > 1:
         most = max(room.values())
         what = f"numa=1: guest {rank + 1} of the job"

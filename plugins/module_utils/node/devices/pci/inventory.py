@@ -20,6 +20,7 @@ DEAD = 0xFFFF
 _MEMORY_64 = 0x00100000
 """IORESOURCE_MEM_64 of include/linux/ioport.h: a region that may lie above 4 GiB."""
 _CONFIG_IDS = 4
+_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
 _NUMBER = re.compile(r"0x[0-9a-f]{1,16}|-?[0-9]{1,18}")
 
 
@@ -50,6 +51,7 @@ class Device:
         group: its IOMMU group, or "".
         members: of the group, but for itself.
         numa_node: the cell that it is near; -1: not known.
+        root: the root complex through which it is reached, such as `pci0000:3a`; "": not known.
         resets: ways in which it can be reset, the kernel's first choice first (`reset_method`).
         beside: other devices of its bus.
         boot_vga: whether it is the screen of the node's console.
@@ -72,6 +74,7 @@ class Device:
     group: str = ""
     members: tuple[Member, ...] = ()
     numa_node: int = -1
+    root: str = ""
     resets: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     boot_vga: bool = False
@@ -137,6 +140,7 @@ def inspect(address: str, sys: pathlib.Path = SYS) -> Device:
         group=_link(place / "iommu_group"),
         members=_members(place, address),
         numa_node=_number(place / "numa_node", -1),
+        root=_root(place),
         resets=tuple(read_text(place / "reset_method").split()),
         beside=_beside(place, address),
         boot_vga=_number(place / "boot_vga") == 1,
@@ -244,6 +248,11 @@ def read_text(path: pathlib.Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def _root(place: pathlib.Path) -> str:
+    """Return the root complex above a device: the first of the directories in which sysfs has it."""
+    return next((part for part in place.resolve().parts if _ROOT.fullmatch(part)), "")
 
 
 def _number(path: pathlib.Path, otherwise: int = 0) -> int:

@@ -53,8 +53,19 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
             lease = leases.Lease(device.address, taking.key, one.guest, KIND, device.driver)
             leases.end_lease(lease.device, settings)  # of this very start, which was begun before
             leases.write_lease(lease, settings)
-            found[one.guest] = (*found.get(one.guest, ()), HostDevice(KIND, device.address))
+            found[one.guest] = (*found.get(one.guest, ()), device_of(KIND, device))
     return found
+
+
+def device_of(kind: str, device: inventory.Device, **more: t.Any) -> HostDevice:
+    """Return a PCI device as a guest is given it.
+
+    Args:
+        kind: of the device, as a host device (`api.KINDS`).
+        device: as the node has it.
+        more: further attributes of `HostDevice`.
+    """
+    return HostDevice(kind, device.address, numa_node=device.numa_node, root=device.root, **more)
 
 
 def attach(devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], deadline: Deadline) -> None:
@@ -173,8 +184,16 @@ class Picker:
         self.chosen.append(self.inspect(wish.what, pci_class, spec.index))
 
     def sort(self, addresses: t.Sequence[str], pci_class: PciClass, guest: int) -> list[str]:
-        """Return devices, first those without a fault; between equals the order of the site's list decides."""
-        return sorted(addresses, key=lambda address: bool(self.faults_of([self.inspect(address, pci_class, guest)])))
+        """Return devices, first those without a fault, of these first those near the job's cores.
+
+        Between equals the order of the site's list decides.
+        """
+
+        def order(address: str) -> tuple[bool, bool]:
+            one = self.inspect(address, pci_class, guest)
+            return bool(self.faults_of([one])), one.device.numa_node not in self._node.cells
+
+        return sorted(addresses, key=order)
 
     def inspect(self, address: str, pci_class: PciClass, guest: int) -> preflight.ChosenDevice:
         """Return a device as it is for a guest; it is read once."""
@@ -218,13 +237,12 @@ def _is_open(group: pathlib.Path) -> bool:
 
 
 def _node(taking: Taking) -> preflight.Node:
-    cells = _cells(taking.cores) if any(one.numa for one in taking.settings.pci_classes) else ()
     return preflight.Node(
         inventory.has_groups(HOST.sys),
         inventory.is_unsafe(HOST.sys),
         inventory.has_vfio(HOST.sys),
         _lockable_mib(HOST.proc),
-        cells,
+        _cells(taking.cores),
     )
 
 

@@ -165,7 +165,9 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
             leases.end_lease(address, settings)  # of this very start, which was begun before
             leases.write_lease(leases.Lease(address, taking.key, one.guest, KIND, one.device.driver), settings)
             identity = _identity_of(functions[address], settings)
-            found[one.guest] = (HostDevice(KIND, address, f"vrdma:{KIND}:{address}", identity=identity),)
+            found[one.guest] = (
+                passthrough.device_of(KIND, one.device, label=f"vrdma:{KIND}:{address}", identity=identity),
+            )
         return found
 
 

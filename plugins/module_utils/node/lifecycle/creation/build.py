@@ -91,6 +91,8 @@ def create_guests(
     devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
     guests = _plan(part, settings, domains, deadline)
+    for guest in guests:
+        guest.devices = devices.get(guest.spec.index, ())
     if any(spec.vcpu_cores or spec.io_max for spec in part.guests):
         step("the cores of the guests")
         cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
@@ -112,7 +114,7 @@ def create_guests(
     _share(guests, mounts, serving)
     _serve_disks(guests, serving)
     if devices:
-        _attach_devices(guests, devices, domains.capabilities().qemu_ids, deadline, step)
+        _attach_devices(guests, domains.capabilities().qemu_ids, deadline, step)
 
     start = functools.partial(
         _start,
@@ -182,17 +184,9 @@ def _take_devices(
     return host_devices.take(Taking(key, part.guests, settings, domains.list(ours=False), cores, deadline))
 
 
-def _attach_devices(
-    guests: t.Sequence[Guest],
-    devices: t.Mapping[int, tuple[HostDevice, ...]],
-    qemu_ids: tuple[int, int],
-    deadline: Deadline,
-    step: Step,
-) -> None:
+def _attach_devices(guests: t.Sequence[Guest], qemu_ids: tuple[int, int], deadline: Deadline, step: Step) -> None:
     """Take devices from their drivers; not in threads, which a fork does not survive."""
     step("the drivers of the host's devices")
-    for guest in guests:
-        guest.devices = devices.get(guest.spec.index, ())
     host_devices.attach([device for guest in guests for device in guest.devices], qemu_ids, deadline)
 
 

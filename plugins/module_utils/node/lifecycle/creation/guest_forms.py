@@ -15,6 +15,7 @@ from ....system.clock import Timings
 from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts
 from ...devices.api import HostDevice
+from ...devices.pci import buses
 from ...domain.domain_xml import DomainSpec
 from ...network import cards, nft_rules
 from ...placement import cache_shares
@@ -139,6 +140,9 @@ def domain_of(
     others = () if guest.pins is None else guest.pins.cores if huge else guest.pins.others
     io = guest.pins.io if guest.pins else ()
     queues = min(len(io), guest.spec.vcpus) if guest.spec.hypervisor == "kvm" else 0
+    # expander buses with cells are those of q35
+    cells = guest.shape.cells if guest.shape and guest.spec.arch == "x86_64" else ()
+    devices, expanders = buses.arrange(guest.devices, cells)
     directory, guest_file, spec, image, boot = guest.directory, guest.guest_file, guest.spec, guest.image, guest.boot
     return DomainSpec(
         name=guest_file.name,
@@ -175,7 +179,8 @@ def domain_of(
         data=guest.data,
         served=guest.served and guest.served[0],
         template=kind_of(spec.distro).domain,
-        devices=guest.devices,
+        devices=devices,
+        expanders=expanders,
         cards=guest.cards,
         shape=guest.shape,
         io_threads=(1 + (guest.data is not None)) if io else 0,

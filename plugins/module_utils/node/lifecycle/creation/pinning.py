@@ -194,7 +194,7 @@ def _assign_what_fits(
     """As `_assign`, without what nobody asked for where there are too few cores; (): the guests share the job's."""
     spec = guests[0].spec
     try:
-        return _assign([guest.spec for guest in guests], start, cores, advised)
+        return _assign([guest.spec for guest in guests], start, cores, advised, _cells_of_devices(guests))
     except UserFault as fault:
         if spec.io_max and not spec.io_required:
             _without_io_cores(guests, fault.why)
@@ -208,7 +208,11 @@ def _assign_what_fits(
 
 
 def _assign(
-    specs: t.Sequence[GuestSpec], start: StartHere, cores: Cores, advised: t.Collection[int] = ()
+    specs: t.Sequence[GuestSpec],
+    start: StartHere,
+    cores: Cores,
+    advised: t.Collection[int] = (),
+    near_devices: tuple[int | None, ...] = (),
 ) -> tuple[Pins, ...]:
     """The cores of these guests, in the advised cells if they fit there; a message names who has some of them."""
     topology, settings = start.topology, start.settings
@@ -225,12 +229,13 @@ def _assign(
             thread for cell in topology.cells if cell.number in inside for core in cell.cores for thread in core.threads
         )
         with contextlib.suppress(UserFault):
-            return assign(specs, CoreShare(topology, job_cores, {*claimed, *outside}, settings.host_cores, near))
+            taken = {*claimed, *outside}
+            return assign(specs, CoreShare(topology, job_cores, taken, settings.host_cores, near, near_devices))
         guest_memory.log_placement(
             f"NUMA cells {format_cores(sorted(advised))}, which numad advises, have too few of this job's cores left"
         )
     try:
-        return _fit(specs, CoreShare(topology, job_cores, claimed, settings.host_cores, near))
+        return _fit(specs, CoreShare(topology, job_cores, claimed, settings.host_cores, near, near_devices))
     except UserFault as fault:
         optional = specs[0].io_max and not specs[0].io_required
         if not claimed or optional or not _must_have_cores(specs[0]):
@@ -241,6 +246,13 @@ def _assign(
         raise SiteFault(
             f"the cores of job {start.key}", why, "what belongs to no job is removed by vtorque-sweep"
         ) from fault
+
+
+def _cells_of_devices(guests: t.Sequence[Guest]) -> tuple[int | None, ...]:
+    """The cell that the first device of each guest is near, of those whose cell is known."""
+    return tuple(
+        next((device.numa_node for device in guest.devices if device.numa_node >= 0), None) for guest in guests
+    )
 
 
 def _fit(specs: t.Sequence[GuestSpec], share: CoreShare) -> tuple[Pins, ...]:

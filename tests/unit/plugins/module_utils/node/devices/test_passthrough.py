@@ -69,6 +69,15 @@ def test_take_class_leases_the_first_free_devices(tree: Tree, settings: NodeSett
     assert type(error.value) is VTorqueError, "another time there will be one"
 
 
+def test_take_class_prefers_what_is_near_the_cores_of_the_job(tree: Tree, settings: NodeSettings) -> None:
+    """The second of the list is near the job's cell; one that has a fault is no choice, however near."""
+    tree.add(NIC, numa_node="0")
+    tree.add(SECOND, numa_node="1")
+    [device] = host_devices.take(taking(settings, "nic", cores=(2, 3)))[0]
+    assert (device.name, device.numa_node, device.root) == (SECOND, 1, "pci0000:00")
+    assert names(host_devices.take(taking(settings, "nic", key="8.head.1", cores=(2, 3)))) == {0: [NIC]}
+
+
 def test_take_again_by_the_same_start_finds_its_own(tree: Tree, settings: NodeSettings) -> None:
     tree.add(NIC)
     tree.add(SECOND)

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.guest_kinds import OSV
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.api import HostDevice
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.devices.pci.buses import Expander
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import (
     DomainSpec,
     GuestMark,
@@ -70,6 +71,12 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
     "devices of the host": {"devices": (HostDevice("pci", "0000:3b:00.0"), HostDevice("region", "vtorque-1", "", 64))},
+    "devices near its cells": {
+        **OWN_CORES,
+        "shape": SHAPE,
+        "devices": (HostDevice("pci", "0000:3b:00.0", port=2), HostDevice("pci", "0000:c9:00.0", port=4)),
+        "expanders": (Expander(1, 64, 0, (2,)), Expander(3, 159, 1, (4,))),
+    },
     "osv": {"template": OSV.domain},
     "shares": {
         "virtiofs": (("vtorque0", GUEST / "vtorque0.sock"), ("vtorque1", GUEST / "vtorque1.sock")),
@@ -325,6 +332,19 @@ def test_hints_of_own_cores_are_for_kvm_guests_with_one_core_each_alone() -> Non
         root = parse(render(**OWN_CORES, **changes))
         assert (root.find("features/kvm/hint-dedicated") is not None) == hinted
         assert (root.find("cpu/cache") is not None) == hinted
+
+
+def test_device_near_a_cell_is_behind_the_bus_that_names_it() -> None:
+    root = parse(render_xml(dataclasses.replace(SPEC, **VARIANTS["devices near its cells"])))
+    controllers = {one.get("index"): one for one in root.iterfind("devices/controller[@type='pci']")}
+    found = []
+    for device in root.iterfind("devices/hostdev"):
+        [own] = device.findall("address")
+        port = controllers[str(int(own.get("bus", ""), 16))]
+        [above] = port.findall("address")
+        expander = controllers[str(int(above.get("bus", ""), 16))]
+        found.append((port.get("model"), expander.get("model"), expander.findtext("target/node")))
+    assert found == [("pcie-root-port", "pcie-expander-bus", cell) for cell in ("0", "1")]
 
 
 def test_guest_with_cells_has_the_memory_of_each_from_one_of_the_nodes() -> None:

@@ -99,6 +99,17 @@ def test_place_near_a_device_takes_its_cell_first() -> None:
     assert found.io == (4,)
 
 
+def test_place_gives_each_guest_the_cell_of_its_own_device() -> None:
+    found = everywhere(node(2, 4, 1), Need(2, 1024, near=1), Need(2, 1024, near=0), rules=Rules(host_threads=0))
+    assert [[cell.host_cell for cell in guest.cells] for guest in found.guests] == [[1], [0]]
+
+
+def test_place_of_a_guest_that_its_devices_cell_cannot_hold_is_elsewhere() -> None:
+    topology = node(2, 4, 1)
+    found = place(topology, (0, 1, 2, 4), [Need(3, 1024, near=1)], Rules(host_threads=0))
+    assert [cell.host_cell for cell in found.guests[0].cells] == [0]
+
+
 def test_place_keeps_a_guest_on_one_cache_where_one_holds_it() -> None:
     found = everywhere(node(1, 8, 1, cache=4), Need(4, 1024), rules=Rules(host_threads=1))
     assert found.guests[0].cores == (4, 5, 6, 7)
