@@ -17,7 +17,7 @@ from .messages import ADDRESS, HOST_NAME, JOB_ID, MAC, PUBLIC_KEY, RDMA_KINDS, U
 CELL = r"[0-9]{1,5}:[0-9,-]{1,8192}:[0-9]{1,9}"
 
 RDMA_DEVICE = rf"vrdma:({'|'.join(RDMA_KINDS)})(:{pci.ADDRESS})?"
-DEVICE = rf"({pci.ADDRESS}|unclot:[0-9]{{1,8}}M|{RDMA_DEVICE})"
+DEVICE = rf"({pci.DEVICE}|unclot:[0-9]{{1,8}}M|{RDMA_DEVICE})"
 
 
 @frozen

@@ -85,7 +85,7 @@ class HeldDevice:
         start: whose it is (`state.layout.job_key`); "": nobody's.
     """
 
-    address: str = text_field(pci.ADDRESS)
+    address: str = text_field(pci.DEVICE)
     pci_class: str = text_field(pci.CLASS)
     cell: int = number_field(NO_CELL, 100_000)
     state: str = text_field("|".join(STATES))

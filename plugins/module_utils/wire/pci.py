@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PCI devices as the site lists them and users ask for them: addresses, classes, one line each, and requests."""
+"""PCI devices as the site lists them and users ask for them: addresses, classes, one line each, and requests.
+
+Mediated devices (parts of a device that its driver makes, such as vGPUs) are listed in the same way, by their UUIDs.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,20 @@ from .form import number_field, text_field
 
 ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
 """As sysfs names a device: domain, bus, slot and function, in hexadecimal."""
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""As sysfs names a mediated device."""
+DEVICE = f"({ADDRESS}|{UUID})"
 CLASS = r"[a-z][a-z0-9_-]{0,31}"
 KINDS: dict[str, tuple[int, ...]] = {"gpu": (0x0300, 0x0302, 0x0380), "nic": (0x0200, 0x0207), "nvme": (0x0108,)}
 """Class codes (base class and subclass) of the PCI specification, by what a class of the site's may consist of."""
+MEDIATED = "mdev"
+"""The kind of classes whose devices are mediated: parts that a driver makes of its device."""
 OPTIONS = {
     "hosts": r"\S{1,200}",
     "resource": r"[A-Za-z][A-Za-z0-9_]{0,31}",
     "reset": "required|any",
     "numa": "required|any",
-    "kind": "|".join((*KINDS, "any")),
+    "kind": "|".join((*KINDS, MEDIATED, "any")),
 }
 FORM = f"a line `class address ... option=value ...`: `gpu 0000:3b:00.0 hosts=gn[0-9]+`; options: {', '.join(OPTIONS)}"
 MOST = 64
@@ -35,12 +43,12 @@ class PciClass:
 
     Attributes:
         name: as users ask for it.
-        addresses: of the devices, in the order in which the batch system counts them.
+        addresses: of the devices, in the order in which the batch system counts them; of mediated ones the UUIDs.
         hosts: a regular expression for names of the hosts that have them; "": all.
         resource: by which the batch system gives these devices to jobs (`gpus`); "": the node takes the first free.
         reset: whether each of them must have a way to be reset between two jobs.
         numa: whether each must be near the cores of its job.
-        kind: one of `KINDS`, which its devices must be of; "": any.
+        kind: one of `KINDS`, which its devices must be of, or `MEDIATED`; "": any PCI device.
         granted: addresses that the batch system has given to a job on this host; None: it gives out none of them.
     """
 
@@ -52,6 +60,11 @@ class PciClass:
     numa: bool = False
     kind: str = ""
     granted: tuple[str, ...] | None = None
+
+    @property
+    def has_gpus(self) -> bool:
+        """Return whether its devices are processors of graphics, or parts of such that the batch system counts so."""
+        return self.kind == "gpu" or (self.kind == MEDIATED and self.resource.startswith("gpu"))
 
 
 @frozen
@@ -112,18 +125,16 @@ def read_line(line: str) -> PciClass:
     if not re.fullmatch(CLASS, name):
         raise ValueError(FORM)
     values = {"hosts": "", "resource": "", "reset": "required", "numa": "any", "kind": name if name in KINDS else "any"}
-    addresses = []
+    addresses: list[str] = []
     for field in fields:
         option, equals, value = field.partition("=")
         if not equals:
-            address = full_address(field)
-            if not re.fullmatch(ADDRESS, address):
-                raise ValueError(f"{field[:80]}: not an address such as 0000:3b:00.0")
-            addresses.append(address)
+            addresses.append(field.lower())
         elif option not in OPTIONS or not re.fullmatch(OPTIONS[option], value):
             raise ValueError(f"{field[:80]}: no such option; {FORM}")
         else:
             values[option] = value
+    addresses = [_device(text, values["kind"]) for text in addresses]
     if not 0 < len(addresses) <= MOST or len(set(addresses)) != len(addresses):
         raise ValueError(f"from 1 to {MOST} addresses, each of them once; {FORM}")
     try:
@@ -135,6 +146,18 @@ def read_line(line: str) -> PciClass:
     return PciClass(name, tuple(addresses), values["hosts"], values["resource"], *wanted, kind)
 
 
+def _device(text: str, kind: str) -> str:
+    if kind == MEDIATED:
+        if not re.fullmatch(UUID, text):
+            raise ValueError(f"{text[:80]}: not the UUID of a mediated device (kind={MEDIATED}); see mdevctl list")
+        return text
+    address = full_address(text)
+    if not re.fullmatch(ADDRESS, address):
+        hint = f" (kind={MEDIATED} takes it)" if re.fullmatch(UUID, text) else ""
+        raise ValueError(f"{text[:80]}: not an address such as 0000:3b:00.0{hint}")
+    return address
+
+
 def format_line(pci_class: PciClass) -> str:
     """Return the line that `read_line` reads."""
     options = {
@@ -143,7 +166,7 @@ def format_line(pci_class: PciClass) -> str:
         "reset": "" if pci_class.reset else "any",
         "numa": "required" if pci_class.numa else "",
         "kind": ""
-        if pci_class.kind == pci_class.name
+        if pci_class.kind == pci_class.name and pci_class.name in KINDS
         else pci_class.kind or ("any" if pci_class.name in KINDS else ""),
     }
     return " ".join([pci_class.name, *pci_class.addresses, *(f"{key}={text}" for key, text in options.items() if text)])

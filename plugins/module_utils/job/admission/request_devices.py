@@ -45,7 +45,7 @@ def wishes_for_wire(value: Value | None, policy: Policy) -> tuple[DeviceWish, ..
     """
     wishes = read_wishes(value)
     classes = tuple(map(pci.read_line, policy.pci_classes)) if wishes else ()
-    gpus = {what for one in classes if one.kind == "gpu" for what in (one.name, *one.addresses)}
+    gpus = {what for one in classes if one.has_gpus for what in (one.name, *one.addresses)}
     return tuple(DeviceWish(wish.what, wish.count, wish.what in gpus) for wish in wishes)
 
 

@@ -29,6 +29,7 @@ from ..system.cpus import Cores
 from .leases import Lease
 
 KINDS = {
+    "mdev": "pci.mediated",
     "pci": "pci.passthrough",
     "region": "shared_region",
     "rxe": "vrdma.soft_roce",

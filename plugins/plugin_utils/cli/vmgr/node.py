@@ -126,7 +126,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     evacuate.add_argument("--dry-run", action="store_true", help="print what would become of each guest; move none")
     add_json(evacuate)
     release = add_verb(verbs, "release", "end the quarantine of a device", RELEASE_EPILOG)
-    release.add_argument("device", metavar="DEVICE", help="its address, such as 0000:3b:00.0")
+    release.add_argument("device", metavar="DEVICE", help="its address, such as 0000:3b:00.0, or its UUID")
 
 
 def run(call: argparse.Namespace, load: LoadPolicy) -> int:

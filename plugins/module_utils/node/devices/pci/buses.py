@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ....effects import leaves_nothing
 from ....frozen import frozen
 from ..api import HostDevice
 
@@ -47,7 +46,6 @@ class Expander:
     ports: tuple[int, ...]
 
 
-@leaves_nothing
 def arrange(
     devices: t.Sequence[HostDevice], cells: t.Sequence[Cell]
 ) -> tuple[tuple[HostDevice, ...], tuple[Expander, ...]]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a PCI device of this node is, as sysfs says it.  Nothing is changed."""
+"""What a PCI device of this node is, or a mediated device, as sysfs says it.  Nothing is changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 
-from ....wire.pci import ADDRESS
+from ....wire.pci import ADDRESS, UUID
 
 SYS = pathlib.Path("/sys")
 VFIO = "vfio-pci"
@@ -40,9 +40,10 @@ class Member:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Device:
-    """A PCI device.
+    """A PCI device, or a mediated one: it answers, is powered and is near a cell as the device is that it is a part of.
 
     Attributes:
+        address: of it; of a mediated device the UUID.
         there: whether there is such a device.
         vendor: as it answers now; `DEAD` where it does not.
         device: the same.
@@ -63,6 +64,7 @@ class Device:
         blocks: block devices on it, and their partitions.
         netdevs: network devices on it.
         power: its power state (`D0`), or "".
+        parent: the device of which it is a part, for a mediated device; "": it is a PCI device.
     """
 
     address: str
@@ -86,16 +88,18 @@ class Device:
     blocks: tuple[str, ...] = ()
     netdevs: tuple[str, ...] = ()
     power: str = ""
+    parent: str = ""
 
 
 def place_of(address: str, sys: pathlib.Path = SYS) -> pathlib.Path:
     """Return the directory of a device.
 
     Args:
-        address: of it.
+        address: of it, or its UUID.
         sys: where sysfs is.
     """
-    return sys / "bus/pci/devices" / address
+    bus = "mdev" if re.fullmatch(UUID, address) else "pci"
+    return sys / "bus" / bus / "devices" / address
 
 
 def driver_of(place: pathlib.Path) -> str:
@@ -128,6 +132,8 @@ def inspect(address: str, sys: pathlib.Path = SYS) -> Device:
     place = place_of(address, sys)
     if not place.is_dir():
         return Device(address, there=False)
+    if re.fullmatch(UUID, address):
+        return _inspect_mediated(address, place)
     vendor, device = _ids(place)
     physical = _link(place / "physfn")
     nodes, blocks, netdevs = _children(place)
@@ -152,6 +158,23 @@ def inspect(address: str, sys: pathlib.Path = SYS) -> Device:
         blocks=blocks,
         netdevs=netdevs,
         power=read_text(place / "power_state"),
+    )
+
+
+def _inspect_mediated(uuid: str, place: pathlib.Path) -> Device:
+    """Return what a mediated device is; a parent that is no PCI device answers always."""
+    parent = place.resolve().parent
+    vendor, device = _ids(parent) if (parent / "config").exists() else (0, 0)
+    return Device(
+        uuid,
+        vendor=vendor,
+        device=device,
+        code=_code(parent),
+        group=_link(place / "iommu_group"),
+        numa_node=_number(parent / "numa_node", -1),
+        root=_root(parent),
+        power=read_text(parent / "power_state"),
+        parent=parent.name,
     )
 
 

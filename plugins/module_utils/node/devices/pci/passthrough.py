@@ -19,7 +19,7 @@ from ....errors import NodeFault, UserFault, VTorqueError
 from ....system.clock import Deadline
 from ....time_budget import DEVICE_ATTACH_S, DEVICE_RETURN_S
 from ....wire.messages import GuestSpec
-from ....wire.pci import DeviceWish, PciClass
+from ....wire.pci import MEDIATED, DeviceWish, PciClass
 from ...domain.domain_xml import DomainFacts
 from ...state.settings import NodeSettings
 from ...state.start_lock import lock_alone
@@ -50,10 +50,11 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
         found: dict[int, tuple[HostDevice, ...]] = {}
         for one in picker.chosen:
             device = one.device
-            lease = leases.Lease(device.address, taking.key, one.guest, KIND, device.driver)
+            kind = MEDIATED if device.parent else KIND
+            lease = leases.Lease(device.address, taking.key, one.guest, kind, device.driver)
             leases.end_lease(lease.device, settings)  # of this very start, which was begun before
             leases.write_lease(lease, settings)
-            found[one.guest] = (*found.get(one.guest, ()), device_of(KIND, device))
+            found[one.guest] = (*found.get(one.guest, ()), device_of(kind, device))
     return found
 
 
@@ -217,11 +218,14 @@ class Picker:
 
 
 def _of_guests(domains: t.Iterable[DomainFacts]) -> dict[str, str]:
-    """Return which domains have which PCI devices, by their addresses."""
+    """Return which domains have which PCI and mediated devices, by their addresses and UUIDs."""
     found = {}
     for facts in domains:
         with contextlib.suppress(ET.ParseError, ValueError):
             for element in ET.fromstring(facts.xml).iterfind("devices/*/source/address"):  # noqa: S314 - libvirt's own
+                if uuid := element.get("uuid"):
+                    found[uuid] = f"guest {facts.name}"
+                    continue
                 parts = [int(element.get(name, ""), 16) for name in ("domain", "bus", "slot", "function")]
                 found["{:04x}:{:02x}:{:02x}.{:x}".format(*parts)] = f"guest {facts.name}"
     return found

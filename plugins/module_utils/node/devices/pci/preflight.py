@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether PCI devices may be handed to guests: all objections, of all devices at once; nothing is read.
 
+Of a mediated device its driver answers for most: of these those alone of its presence, group, memory, cell and users.
+
 | check | fault of |
 |---|---|
 | an IOMMU is on, and the device has a group | node |
@@ -27,7 +29,7 @@ import dataclasses
 import typing as t
 
 from ....errors import NodeFault, SiteFault, UserFault, VTorqueError
-from ....wire.pci import KINDS, PciClass
+from ....wire.pci import KINDS, MEDIATED, PciClass
 from .inventory import DEAD, VFIO, Device
 
 BRIDGES = (0x0600, 0x0604, 0x0609)
@@ -131,32 +133,48 @@ def _faults(
         return Fault(owner, device.address, why, hint)
 
     if not device.there:
-        yield fault(
-            "node", f"class {pci_class.name} lists it, and there is no such device", "see lspci and pci_classes"
-        )
+        see = "mdevctl start, and mdevctl list" if pci_class.kind == MEDIATED else "see lspci and pci_classes"
+        yield fault("node", f"class {pci_class.name} lists it, and there is no such device", see)
+        return
+    yield from _of_memory(one, node, ram_mib, fault)
+    yield from _of_users(one, fault)
+    yield from _of_cell(one, node, fault)
+    if device.parent:
+        yield from _of_mediated(device, fault)
         return
     yield from _of_node(device, node, fault)
-    yield from _of_memory(one, node, ram_mib, fault)
     yield from _of_class(one, fault)
     yield from _of_functions(device, fault)
     if company := _company(one, chosen):
         hint = "list all of them in the class, take their drivers away, or move the card to another place"
         yield fault("site", f"its IOMMU group {device.group} has others: {', '.join(company)}", hint)
+    yield from _of_reset(one, chosen, fault)
+    yield from _of_window(one, chosen, fault)
+
+
+_Make = t.Callable[[str, str, str], Fault]
+
+
+def _of_users(one: ChosenDevice, fault: _Make) -> t.Iterator[Fault]:
     for use in one.uses:
         yield fault("site", use, "end that use, or take the device from pci_classes")
     if one.other_guest:
         yield fault("retry", f"{one.other_guest} has it", "wait for the end of that job")
-    yield from _of_reset(one, chosen, fault)
-    yield from _of_window(one, chosen, fault)
-    far = node.cells and device.numa_node >= 0 and device.numa_node not in node.cells
-    if pci_class.numa and far:
+
+
+def _of_cell(one: ChosenDevice, node: Node, fault: _Make) -> t.Iterator[Fault]:
+    near = one.device.numa_node
+    if one.pci_class.numa and node.cells and near >= 0 and near not in node.cells:
         cells = ", ".join(map(str, node.cells))
-        yield fault(
-            "user", f"it is near NUMA cell {device.numa_node}, the job has cores of {cells}", "ask for more cores"
-        )
+        yield fault("user", f"it is near NUMA cell {near}, the job has cores of {cells}", "ask for more cores")
 
 
-_Make = t.Callable[[str, str, str], Fault]
+def _of_mediated(device: Device, fault: _Make) -> t.Iterator[Fault]:
+    if device.vendor == DEAD:
+        why = f"{device.parent}, of which it is a part, does not answer"
+        yield fault("node", why, "power the node off and on, or replace the device")
+    if not device.group:
+        yield fault("node", f"the driver of {device.parent} has not made it ready for vfio", "see dmesg")
 
 
 def _of_node(device: Device, node: Node, fault: _Make) -> t.Iterator[Fault]:

@@ -14,6 +14,8 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import pc
     "gpu 0000:3b:00.0 hosts=gn[0-9]+ resource=gpus reset=any numa=required",
     "fast 0000:3b:00.0 kind=nic",
     "nic 0000:3b:00.0 kind=any",
+    "vgpu 3b33ef89-55f0-47d0-bcf7-e06aa1dd1806 resource=gpus kind=mdev",
+    "mdev 3b33ef89-55f0-47d0-bcf7-e06aa1dd1806 kind=mdev",
 ])  # fmt: skip
 def test_line_that_is_read_is_written_as_it_was(line: str) -> None:
     assert pci.format_line(pci.read_line(line)) == line
@@ -35,11 +37,22 @@ def test_line_has_defaults_that_protect_the_next_job() -> None:
     ("gpu 0000:3b:00.0 hosts=[", "no regular expression"),
     ("gpu 0000:3b:00.0 color=red", "no such option"),
     ("gpu 0000:3b:00.0 reset=never", "no such option"),
+    ("gpu 3b33ef89-55f0-47d0-bcf7-e06aa1dd1806", "kind=mdev takes it"),
+    ("vgpu 0000:3b:00.0 kind=mdev", "not the UUID of a mediated device"),
 ])  # fmt: skip
 def test_line_of_another_form_is_refused(line: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=r".+") as error:
         pci.read_line(line)
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(("line", "has_gpus"), [
+    ("gpu 0000:3b:00.0", True), ("nic 0000:3b:00.0", False),
+    ("vgpu 3b33ef89-55f0-47d0-bcf7-e06aa1dd1806 kind=mdev resource=gpus", True),
+    ("vgpu 3b33ef89-55f0-47d0-bcf7-e06aa1dd1806 kind=mdev", False),
+])  # fmt: skip
+def test_parts_of_gpus_count_as_gpus_where_the_batch_system_counts_them(line: str, has_gpus: bool) -> None:
+    assert pci.read_line(line).has_gpus == has_gpus
 
 
 def test_host_has_the_first_line_of_a_name_that_fits_it() -> None:

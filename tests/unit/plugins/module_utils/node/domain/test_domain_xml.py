@@ -71,6 +71,7 @@ VARIANTS: dict[str, dict[str, t.Any]] = {
     "a disk of the user's": {"data": GUEST / "data.sock"},
     "an image of the user's": {"served": GUEST / "image.sock"},
     "devices of the host": {"devices": (HostDevice("pci", "0000:3b:00.0"), HostDevice("region", "vtorque-1", "", 64))},
+    "a mediated device": {"devices": (HostDevice("mdev", "3b33ef89-55f0-47d0-bcf7-e06aa1dd1806"),)},
     "devices near its cells": {
         **OWN_CORES,
         "shape": SHAPE,
