@@ -301,6 +301,7 @@ def test_node_lost_while_guests_boot(site: Site, node: str) -> None:
     assert all(not one.note for one in site.nodes().values())
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_sister_lost_while_the_job_runs(site: Site) -> None:
     """The job goes on in rank 0; the epilogue cleans what it reaches, and the lost node's own boot the rest."""

@@ -299,6 +299,7 @@ done
 """
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_additions_of_the_user_are_in_every_guest_before_his_prologue(site: Site) -> None:
     """Also on a sister; files and commands are his own.  (Where he may have no prologue, before his script.)"""
@@ -345,6 +346,7 @@ exit 3
 """
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_disk_of_the_user_goes_from_job_to_job(site: Site) -> None:
     """Made in the first, given back whole under whoever still writes; one job at a time has it, however one ends."""

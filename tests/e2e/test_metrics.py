@@ -192,6 +192,7 @@ def test_figures_of_a_worker_that_was_killed_are_gone_after_a_sweep(measured: Si
     assert site.end(job_id).exit_status == 0
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_qemu_that_hangs_delays_neither_samples_nor_its_own_end(measured: Site) -> None:
     """libvirt waits for it in vain, with the worker's question about its disks."""

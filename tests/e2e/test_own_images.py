@@ -55,6 +55,7 @@ def servers(site: Site, node: str) -> list[str]:
     return site.root(node, "ps -eo pid=,user=,args= | grep '[v]torque-disk:.*/image' || true").splitlines()
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_job_boots_from_a_copy_of_an_image_in_its_users_home(site: Site) -> None:
     """On two nodes, two guests of one of them at once where they have room; nobody else owns or changes the file."""

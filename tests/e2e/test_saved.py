@@ -70,6 +70,7 @@ def log_of(site: Site, node: str, job_id: str) -> str:
     return site.root(node, f"cat /var/lib/vtorque/records/{job_id}.1/vtorque.log")
 
 
+@pytest.mark.full
 def test_another_job_runs_on_the_nodes_of_a_saved_one_which_then_goes_on(site: Site) -> None:
     with saving(site):
         site.root("fe", "rm -f /home/alice/go")

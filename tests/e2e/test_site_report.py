@@ -70,7 +70,9 @@ def test_page_of_a_user_has_their_own_jobs_alone(site: Site) -> None:
     assert '"mine"' not in site.on("fe", *queries, user="bob").stdout
 
 
-@pytest.mark.parametrize(("name", "names"), [("week", ()), ("hostile", made_up_week.HOSTILE)])
+@pytest.mark.parametrize(
+    ("name", "names"), [pytest.param("week", (), marks=pytest.mark.full), ("hostile", made_up_week.HOSTILE)]
+)
 def test_page_of_a_week_is_readable_and_runs_nothing(name: str, names: tuple[str, ...], tmp_path: pathlib.Path) -> None:
     path = tmp_path / "index.html"
     path.write_text(page.render_page(facts.collect(made_up_week.sources(900, names)), None))

@@ -14,6 +14,7 @@ PYTHON = "/opt/vtorque/venv/bin/python"
 SUSPECTS = "/run/vtorque/suspects.json"
 
 
+@pytest.mark.full
 @pytest.mark.both
 def test_what_epilogues_left_is_swept_after_two_looks(site: Site) -> None:
     """On one node libvirt was dead, on the other our program could not be started; a living job lies between."""

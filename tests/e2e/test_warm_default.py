@@ -59,6 +59,7 @@ def starts(site: Site, job_id: str) -> list[str]:
     return [guest.get("warm", "") for guest in json.loads(text)["guests"]]
 
 
+@pytest.mark.full
 def test_default_job_starts_warm_with_its_home_and_on_its_own_cores(site: Site) -> None:
     with warm_site(site):
         make(site)

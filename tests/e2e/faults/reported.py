@@ -12,7 +12,7 @@ import sys
 import time
 import typing as t
 
-EVERY = int(os.environ.get("VTORQUE_FAULTS", "60"))
+EVERY = int(os.environ.get("VTORQUE_FAULTS", "100"))
 """Of so many faults one is tried."""
 EVERY_JOB = EVERY if "VTORQUE_FAULTS" in os.environ else 2 * EVERY
 """The same of faults that each cost a job over two nodes."""
