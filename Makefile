@@ -26,8 +26,8 @@ LABS ?= 2
 FURNISHED := $(patsubst %,tests/e2e/test_%.py,clones debian documentation image_trial long_names mpi suggestions x11)
 # other tests that run side by side: most of them wait
 TESTS ?= 4
-# unit tests that do: each process of theirs takes 10 s of a processor to collect them all, and few wait
-UNIT_TESTS ?= 2
+# unit tests that do: each process of theirs takes 10 s of a processor to collect them all, and those of programs wait half of the time
+UNIT_TESTS ?= 3
 FRESH ?= make demo
 # FULL=1: also what `make test` leaves out, to be through in a third of the time (docs/developer/testing.md)
 FULL ?=
