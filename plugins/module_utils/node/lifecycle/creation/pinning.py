@@ -229,8 +229,8 @@ def _assign(
             thread for cell in topology.cells if cell.number in inside for core in cell.cores for thread in core.threads
         )
         with contextlib.suppress(UserFault):
-            taken = {*claimed, *outside}
-            return assign(specs, CoreShare(topology, job_cores, taken, settings.host_cores, near, near_devices))
+            elsewhere = {*claimed, *outside}
+            return assign(specs, CoreShare(topology, job_cores, elsewhere, settings.host_cores, near, near_devices))
         guest_memory.log_placement(
             f"NUMA cells {format_cores(sorted(advised))}, which numad advises, have too few of this job's cores left"
         )
