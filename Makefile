@@ -126,7 +126,7 @@ molecule: molecule-hosts molecule-image ## the roles, by molecule
 molecule-hosts: prepare-test runtime images
 	@echo "== molecule, on hosts"
 	@$(call FORGET,==)
-	@$(MOLECULE) $(if $(FULL),$(ON_HOSTS),--base-config molecule/short.yml $(ON_HOSTS) --exclude common --exclude compute_node --exclude frontend --exclude host_profile --exclude refused)
+	@$(MOLECULE) $(if $(FULL),$(ON_HOSTS),--base-config molecule/short.yml $(ON_HOSTS) --exclude common --exclude compute_node --exclude frontend --exclude host_profile --exclude refused --exclude slurm)
 
 molecule-image: prepare-test
 	@echo "== molecule, an image"
