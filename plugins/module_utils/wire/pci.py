@@ -124,7 +124,7 @@ def read_line(line: str) -> PciClass:
     name, *fields = line.split()[:200] or [""]
     if not re.fullmatch(CLASS, name):
         raise ValueError(FORM)
-    values = {"hosts": "", "resource": "", "reset": "required", "numa": "any", "kind": name if name in KINDS else "any"}
+    values = {"hosts": "", "resource": "", "reset": "required", "numa": "any", "kind": _usual_kind(name) or "any"}
     addresses: list[str] = []
     for field in fields:
         option, equals, value = field.partition("=")
@@ -146,6 +146,11 @@ def read_line(line: str) -> PciClass:
     return PciClass(name, tuple(addresses), values["hosts"], values["resource"], *wanted, kind)
 
 
+def _usual_kind(name: str) -> str:
+    """Return the kind of a class whose line does not name it."""
+    return name if name in KINDS else ""
+
+
 def _device(text: str, kind: str) -> str:
     if kind == MEDIATED:
         if not re.fullmatch(UUID, text):
@@ -165,9 +170,7 @@ def format_line(pci_class: PciClass) -> str:
         "resource": pci_class.resource,
         "reset": "" if pci_class.reset else "any",
         "numa": "required" if pci_class.numa else "",
-        "kind": ""
-        if pci_class.kind == pci_class.name and pci_class.name in KINDS
-        else pci_class.kind or ("any" if pci_class.name in KINDS else ""),
+        "kind": "" if pci_class.kind == _usual_kind(pci_class.name) else pci_class.kind or "any",
     }
     return " ".join([pci_class.name, *pci_class.addresses, *(f"{key}={text}" for key, text in options.items() if text)])
 

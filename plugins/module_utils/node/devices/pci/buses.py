@@ -59,18 +59,20 @@ def arrange(
         The devices, of which those near a cell of the guest have a port (`HostDevice.port`), and the expander buses in
         the order of the root complexes' names.
     """
-    numbers = {cell.host_cell: number for number, cell in reversed(list(enumerate(cells)))}
+    numbers: dict[int, int] = {}
+    for number, cell in enumerate(cells):
+        numbers.setdefault(cell.host_cell, number)  # a cell of the node without memory takes its neighbour's
     near = [device for device in devices if device.root and device.numa_node in numbers]
     sources = sorted({(device.root, device.numa_node) for device in near})
     expanders: list[Expander] = []
     ports: dict[str, int] = {}
     index = 1
-    for position, (root, node) in enumerate(sources):
-        behind = [device for device in near if (device.root, device.numa_node) == (root, node)]
+    for position, source in enumerate(sources):
+        behind = [device for device in near if (device.root, device.numa_node) == source]
         mine = tuple(range(index + 1, index + 1 + len(behind)))
         ports.update((device.name, port) for device, port in zip(behind, mine, strict=True))
         bus = FIRST_BUS + position * ((LAST_BUS - FIRST_BUS) // len(sources))
-        expanders.append(Expander(index, bus, numbers[node], mine))
+        expanders.append(Expander(index, bus, numbers[source[1]], mine))
         index = mine[-1] + 1
     placed = tuple(dataclasses.replace(device, port=ports.get(device.name, 0)) for device in devices)
     return placed, tuple(expanders)

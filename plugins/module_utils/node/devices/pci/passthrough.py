@@ -58,15 +58,18 @@ def take(taking: Taking) -> dict[int, tuple[HostDevice, ...]]:
     return found
 
 
-def device_of(kind: str, device: inventory.Device, **more: t.Any) -> HostDevice:
+def device_of(kind: str, device: inventory.Device, label: str = "", identity: tuple[str, ...] = ()) -> HostDevice:
     """Return a PCI device as a guest is given it.
 
     Args:
         kind: of the device, as a host device (`api.KINDS`).
         device: as the node has it.
-        more: further attributes of `HostDevice`.
+        label: see `HostDevice`.
+        identity: see `HostDevice`.
     """
-    return HostDevice(kind, device.address, numa_node=device.numa_node, root=device.root, **more)
+    return HostDevice(
+        kind, device.address, numa_node=device.numa_node, root=device.root, label=label, identity=identity
+    )
 
 
 def attach(devices: t.Sequence[HostDevice], _qemu_ids: tuple[int, int], deadline: Deadline) -> None:

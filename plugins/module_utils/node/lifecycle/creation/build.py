@@ -90,9 +90,7 @@ def create_guests(
     whom = reachable.reach(settings, here, mounts.file_servers, deadline) if settings.confine_guests else None
     devices = _take_devices(part, settings, domains, deadline, step, cores)
     step("slots and directories")
-    guests = _plan(part, settings, domains, deadline)
-    for guest in guests:
-        guest.devices = devices.get(guest.spec.index, ())
+    guests = _plan(part, settings, domains, deadline, devices)
     if any(spec.vcpu_cores or spec.io_max for spec in part.guests):
         step("the cores of the guests")
         cores = pinning.claim_cores(guests, job_key(part.job_id, part.start), settings, domains, deadline, cores)
@@ -216,7 +214,13 @@ def _warm_starts(
     return WarmStarts(part, settings, domains, mounts)
 
 
-def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline) -> list[Guest]:
+def _plan(
+    part: NodePart,
+    settings: NodeSettings,
+    domains: Domains,
+    deadline: Deadline,
+    devices: t.Mapping[int, tuple[HostDevice, ...]],
+) -> list[Guest]:
     """Slots, names and directories of all guests, before the first is made: each is told of all."""
     found = {spec.image: image_of(spec, settings) for spec in part.guests}
     for spec in part.guests:
@@ -253,6 +257,7 @@ def _plan(part: NodePart, settings: NodeSettings, domains: Domains, deadline: De
         make_directory(directory := settings.start_dir(part.job_id, part.start) / guest_file.name)
         write_guest_file(directory, guest_file)
         guest = Guest(spec, guest_file, directory, Timings(), found[spec.image], found[spec.image].boot)
+        guest.devices = devices.get(spec.index, ())
         guest.cards = cards.cards_of(cards.find_networks(spec.networks, settings), slot, spec.rank, key, settings)
         guests.append(guest)
     return guests
