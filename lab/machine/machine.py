@@ -29,6 +29,10 @@ NAME = "machine"
 QEMU = pathlib.Path("/usr/bin/qemu-system-x86_64")
 HERE = pathlib.Path(__file__).parent
 READY, NO_KVM = b"lab machine: ready", b"lab machine: no /dev/kvm"
+STALLED = b" blocked for more than "
+"""What its kernel says of a process that has waited for a device for two minutes of its own time (hung_task)."""
+BOOTS = 3
+"""An emulated device was seen to have served all requests (9p, 1463 of them) while the kernel waited for the last one."""
 BOOT_TIMEOUT_S = 600
 """For a boot that takes some seconds when nothing else is at work."""
 KERNEL_MODULES = (
@@ -46,6 +50,10 @@ All of its processors have one counter of cycles, which the kernel doubts by its
 goes to a timer on the bus, for which emulated processors wait for each other.  On a busy machine its kernel gets no
 processor for many seconds, which is no fault of its own; to look for the reason by NMI was seen to end it for good.
 """
+
+
+class StalledError(LabError):
+    """The machine waits for a device that has answered: it does not go on, and another boot does."""
 
 
 def state_of(lab: State) -> State:
@@ -77,15 +85,19 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
     require_memory(size)
     lifecycle.down(state)
     boots = image.make(places.CHECKOUT / "build/machine", places.CHECKOUT / "build/cache")
-    try:
-        with state.lock():
-            return _boot(state, size, cgroups_version, boots)
-    except BaseException:
-        console = state.directory / "console.log"
-        if console.exists():
-            sys.stderr.write(console.read_text(encoding="utf-8", errors="replace")[-4000:])
-        lifecycle.down(state)
-        raise
+    for left in reversed(range(BOOTS)):
+        try:
+            with state.lock():
+                return _boot(state, size, cgroups_version, boots)
+        except BaseException as error:
+            console = state.directory / "console.log"
+            if console.exists():
+                sys.stderr.write(console.read_text(encoding="utf-8", errors="replace")[-4000:])
+            lifecycle.down(state)
+            if not (left and isinstance(error, StalledError)):
+                raise
+            print("lab machine: it has stalled, and is booted once more", file=sys.stderr)
+    raise AssertionError("the last boot returns or raises")
 
 
 def require_memory(size: hardware.Size, meminfo: pathlib.Path = pathlib.Path("/proc/meminfo")) -> None:
@@ -209,9 +221,12 @@ def booted_after(console: bytes) -> float:
 
     Raises:
         LabError: it has booted, and is of no use.
+        StalledError: it will not boot any more.
     """
-    before, _ready, after = console.partition(READY)
+    before, ready, after = console.partition(READY)
     found = after.split()
+    if not ready and STALLED in before:
+        raise StalledError("the machine waits for a device while it boots, and does not go on")
     if len(found) <= 2:
         return 0.0
     if NO_KVM in before:

@@ -54,6 +54,40 @@ def test_machine_is_up_when_its_first_program_has_written_its_whole_line() -> No
     assert machine.booted_after(b"[    2.7] shpchp\nlab machine: ready after 20.33 s\n") == 20.33
 
 
+STALL = b"[  243.4] INFO: task mount:153 blocked for more than 120 seconds.\n"
+
+
+def test_machine_whose_kernel_waits_for_a_device_before_it_is_up_has_stalled() -> None:
+    with pytest.raises(machine.StalledError, match="does not go on"):
+        machine.booted_after(b"[    2.7] shpchp\n" + STALL)
+    assert machine.booted_after(b"lab machine: ready after 20.33 s\n" + STALL) == 20.33
+
+
+@pytest.mark.parametrize(("stalls", "boots"), [(1, 2), (machine.BOOTS, machine.BOOTS)])
+def test_machine_that_has_stalled_is_booted_again_and_not_for_ever(
+    stalls: int, boots: int, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    state = machine.state_of(State(tmp_path / "lab"))
+    happened: list[str] = []
+
+    def boot(*_arguments: object) -> float:
+        happened.append("boot")
+        if happened.count("boot") <= stalls:
+            raise machine.StalledError("it waits")
+        return 20.0
+
+    monkeypatch.setattr(machine, "_boot", boot)
+    monkeypatch.setattr(machine, "require_memory", lambda _size: None)
+    monkeypatch.setattr(machine.image, "make", lambda *_places: tmp_path)
+    monkeypatch.setattr(machine.lifecycle, "down", lambda _state: happened.append("down"))
+    if stalls < machine.BOOTS:
+        assert machine.up(state, hardware.Size(), 1) == 20.0
+    else:
+        with pytest.raises(machine.StalledError):
+            machine.up(state, hardware.Size(), 1)
+    assert happened == ["down", *["boot", "down"] * (boots - 1), "boot", *["down"] * (stalls == machine.BOOTS)]
+
+
 def test_machine_whose_qemu_emulates_no_svm_is_refused_with_the_reason() -> None:
     console = b"lab machine: no module kvm_amd\nlab machine: no /dev/kvm\nlab machine: ready after 20.33 s\n"
     with pytest.raises(LabError, match="no /dev/kvm: this qemu emulates no SVM"):
