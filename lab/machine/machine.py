@@ -32,7 +32,7 @@ READY, NO_KVM = b"lab machine: ready", b"lab machine: no /dev/kvm"
 STALLED = b" blocked for more than "
 """What its kernel says of a process that has waited for a device for two minutes of its own time (hung_task)."""
 BOOTS = 3
-"""An emulated device was seen to have served all requests (9p, 1463 of them) while the kernel waited for the last one."""
+"""An emulated device was seen to have served all requests (9p, 1463 of them) while the kernel waited for one."""
 BOOT_TIMEOUT_S = 600
 """For a boot that takes some seconds when nothing else is at work."""
 KERNEL_MODULES = (
