@@ -32,6 +32,8 @@ FRESH ?= make demo
 # FULL=1: also what `make test` leaves out, to be through in a third of the time (docs/developer/testing.md)
 FULL ?=
 SHORT := $(if $(FULL),,-m "not full")
+# how guests start in those files of `make e2e` that do not say it themselves
+START_WAY := $(if $(FULL),fast,warm)
 SOAK ?= 500
 FUZZ ?= 1000000
 # faults in what happens to jobs, beside those at each step (tests/e2e/faults)
@@ -147,6 +149,7 @@ ifeq ($(BATCH),slurm)
 	@$(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile -m slurm tests/e2e
 else
 	@: 'the roles install while an image is made, and tests run that need none of it'; $(LAB) install & installing=$$!; failed=; \
+	export VTORQUE_START_WAY=$(START_WAY); \
 	lab/debian_image.sh $(POOL) && $(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED) || failed=yes; wait $$installing || exit; \
 	VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile --no-loadscope-reorder $(SHORT) tests/e2e \
 	--ignore=tests/e2e/kvm $(FURNISHED:%=--ignore=%) || failed=yes; [ -z "$$failed" ]

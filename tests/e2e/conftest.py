@@ -41,8 +41,11 @@ BOOTED = ("fast", "straight")
 WAYS = (*BOOTED, "warm")
 """How a start of a job goes: guests boot and its start begins early or not (`fast_start`), or guests start `warm`.
 
-A module with `START_WAYS = cases(WAYS, ...)` has each of its tests in each of these ways.  Elsewhere guests boot.
+A module with `START_WAYS = cases(WAYS, ...)` has each of its tests in each of these ways; elsewhere each is tried once,
+in the `USUAL_WAY`, or by a boot where the module says why it must be one (`GUESTS_BOOT`).
 """
+USUAL_WAY = os.environ.get("VTORQUE_START_WAY") or "fast"
+"""`make e2e` sets it to `warm`: a template saves half of the time until a guest is ready, and a job ends the same way."""
 
 Result = subprocess.CompletedProcess
 
@@ -450,7 +453,8 @@ def _systems(*short: str, elsewhere: str = "") -> t.Iterator[t.Any]:
 @pytest.fixture(scope="module", autouse=True)
 def start_way(request: pytest.FixtureRequest, site: Site) -> t.Iterator[str]:
     """How the starts of jobs go on all nodes of the lab."""
-    way = getattr(request, "param", "fast")
+    usual = "fast" if getattr(request.module, "GUESTS_BOOT", "") else USUAL_WAY
+    way = getattr(request, "param", usual)
     if way == "fast":
         yield way
         return
@@ -469,6 +473,9 @@ def leaves_nothing(site: Site) -> t.Iterator[None]:
 
 def look_afterwards(site: Site) -> None:
     """Find nothing of a test's jobs anywhere."""
+    from .terminal import hang_up  # which imports this module
+
+    hang_up()
     # for which jobs of many tests wait; root's own, alice could not write for the next
     site.root("fe", "rm -f /home/alice/go")
     try:

@@ -5,11 +5,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 
 from tests.screen import SIZE, OnTerminal
 
 from .conftest import CHECKOUT, LAB, Site
+
+_OPEN: list[Terminal] = []
+
+
+def hang_up() -> None:
+    """End what runs on terminals that a failed test has left open: later tests would wait for it to go."""
+    while _OPEN:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(_OPEN.pop().process.pid, signal.SIGKILL)
 
 
 class Terminal(OnTerminal):
@@ -24,6 +36,13 @@ class Terminal(OnTerminal):
         self.site = site
         who = ["--user", user] if user else []
         super().__init__([*LAB, "on", "fe", *who, "--", *arguments], size, cwd=CHECKOUT, env=site.environment)
+        _OPEN.append(self)
+
+    def close(self) -> int:
+        """See `OnTerminal.close`."""
+        status = super().close()
+        _OPEN.remove(self)
+        return status
 
     @property
     def job_id(self) -> str:

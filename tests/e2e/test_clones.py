@@ -20,6 +20,8 @@ import pytest
 from .conftest import Site
 from .trouble import edit_disk, image, replace
 
+GUESTS_BOOT = "it sets for itself how they start"
+
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 SOURCE = "ds=nocloud"

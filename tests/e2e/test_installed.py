@@ -18,6 +18,8 @@ import pytest
 from .conftest import Site
 from .trouble import NODES, sweep
 
+GUESTS_BOOT = "nodes as the roles leave them"
+
 WRITTEN = "written by mikelangelo.vtorque.install"
 
 

@@ -40,6 +40,8 @@ NOTE = "rack 4 moves on Friday (Jo, 4711)"
 LAST = "the test is over"
 LISTEN = f"""
 import socket, os
+
+GUESTS_BOOT = "a lab of other nodes"
 log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 log.bind("/dev/log")
 print("listening", flush=True)

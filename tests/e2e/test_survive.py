@@ -23,6 +23,8 @@ from .test_mpi import DEBIAN, programs, ring
 from .test_shared_memory import built
 from .trouble import changed, home_server, sweep
 
+GUESTS_BOOT = "a lab of other nodes"
+
 __all__ = ["programs", "ring"]
 
 FORMER, LATER = ("cn1", "cn2"), ("cn3", "cn4")

@@ -36,6 +36,8 @@ import json  # noqa: E402
 import os  # noqa: E402
 import pathlib  # noqa: E402
 
+GUESTS_BOOT = "it sets for itself how they start"
+
 _whole = apply
 
 

@@ -11,6 +11,8 @@ from ..conftest import Site
 from ..test_warm import NODE, WARM, make, starts, warm
 from .conftest import Attack
 
+GUESTS_BOOT = "it sets for itself how they start"
+
 pytestmark = pytest.mark.full
 
 USERS = ("bob", "libvirt-qemu", "nobody")

@@ -63,6 +63,8 @@ HALVES = re.compile(r"temporary files|/\.[^/ ]+\.[0-9]+$")
 """What a program that is killed leaves when its job's epilogue is well: the half of a file, and what is Ansible's."""
 AGED = """
 import json, pathlib
+
+GUESTS_BOOT = "a fault stands at each step of a boot"
 path = pathlib.Path("/run/vtorque/suspects.json")
 if path.exists():
     told = json.loads(path.read_text())

@@ -36,6 +36,8 @@ import pytest
 from ..conftest import CHECKOUT, LAB, Site
 from .reported import EVERY, ONLY, SEED, Progress, end
 
+GUESTS_BOOT = "a fault stands at each step of a boot"
+
 KINDS = ("killed", "raises", "disk", "hangs")
 TELLS = {"cn1": (), "cn2": ("/bin/true",)}
 """How a node tells its mother superior of a lost guest: she herself, and a sister."""
