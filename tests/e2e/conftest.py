@@ -45,7 +45,7 @@ A module with `START_WAYS = cases(WAYS, ...)` has each of its tests in each of t
 in the `USUAL_WAY`, or by a boot where the module says why it must be one (`GUESTS_BOOT`).
 """
 USUAL_WAY = os.environ.get("VTORQUE_START_WAY") or "fast"
-"""`make e2e` sets it to `warm`: a template saves half of the time until a guest is ready, and a job ends the same way."""
+"""`make e2e` sets it to `warm`: a guest is ready in half of the time then, and a job ends the same way."""
 
 Result = subprocess.CompletedProcess
 
