@@ -60,7 +60,7 @@ else
 fi
 echo "== $(hostname): cell of each card of the node (-1: not known)"
 for card in /sys/bus/pci/devices/*; do
-    grep -q 0x10d3 $card/device && echo "$(basename $card) near cell $(cat $card/numa_node)"
+    if grep -q 0x10d3 $card/device; then echo "$(basename $card) near cell $(cat $card/numa_node)"; fi
 done
 """
 JOB = """#!/bin/sh
@@ -107,6 +107,8 @@ def check_record(record: t.Mapping[str, t.Any], output: str) -> None:
         StoryError: one had not.
     """
     guests = record["guests"]
+    if record["exit_status"] != 0:
+        raise StoryError(f"the job ended with exit status {record['exit_status']}")
     cells = {guest["cells"].partition(":")[0] for guest in guests}
     cores = [guest["vcpu_cores"] for guest in guests]
     if len(guests) != 2 or len(cells) != 2:

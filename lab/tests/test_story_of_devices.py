@@ -16,7 +16,7 @@ from lab.stories import devices
 
 GUEST = {"cells": "0:0:256", "vcpu_cores": "1", "pages": "2M", "devices": devices.CARDS[0]}
 FAR = {**GUEST, "cells": "1:0:256", "vcpu_cores": "2", "devices": devices.CARDS[1]}
-RECORD: dict[str, t.Any] = {"guests": [GUEST, FAR]}
+RECORD: dict[str, t.Any] = {"exit_status": 0, "guests": [GUEST, FAR]}
 OUTPUT = "".join(
     f"Hypervisor vendor: KVM\n02:00.0 0200: 8086:10d3\n0000:02:00.0 near cell {cell}\n" for cell in (-1, 0)
 )
@@ -45,6 +45,20 @@ def test_story_in_which_a_guest_lacks_something_fails_and_names_it(
     record["guests"][1] |= change
     with pytest.raises(devices.StoryError, match=reason):
         devices.check_record(record, output)
+
+
+def test_story_whose_job_failed_fails() -> None:
+    with pytest.raises(devices.StoryError, match="exit status 1"):
+        devices.check_record({**RECORD, "exit_status": 1}, OUTPUT)
+
+
+def test_look_at_a_guest_succeeds_whatever_its_last_card_is(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "programs" / "lib").mkdir(parents=True)
+    (tmp_path / "programs" / "lib" / "ld.so").symlink_to("/bin/true")
+    done = subprocess.run(
+        ["/bin/sh", "-c", devices.LOOK], env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_programs_run_with_the_libraries_that_were_copied_with_them(tmp_path: pathlib.Path) -> None:
