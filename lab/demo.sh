@@ -55,6 +55,12 @@ TEXT
     *) echo "demo: STORY=$STORY: jobs, survive or devices" >&2; exit 2 ;;
 esac
 
+# it ends what it has raised, and would take a cluster that somebody works on away with its jobs
+if [ "${1:-}" != --stay ] && [ -x build/runtime/bin/python ] && "${LAB[@]}" status >/dev/null 2>&1; then
+    echo "demo: the cluster of \`make lab\` is up, and the demo ends with no cluster: \`make down\` ends it first" >&2
+    exit 2
+fi
+
 cat <<TEXT
 vTorque runs the jobs of $cluster in virtual machines that exist for one job.
 This shows it on this one machine: a front end and compute nodes made of namespaces, $system,

@@ -68,7 +68,7 @@ def up(state: State, plan: Plan) -> bool:
             kind = (plan.bare, str(plan.by_roles or ""), plan.batch)
             if list(facts.addresses) != list(wanted) or (facts.bare, facts.by_roles, facts.batch) != kind:
                 raise LabError(
-                    f"another lab is up in {state.directory}: {' '.join(facts.addresses)} (python -m lab down)"
+                    f"another lab is up in {state.directory}: {' '.join(facts.addresses)} (make down, or lab down)"
                 )
             return False
         _clean(state)

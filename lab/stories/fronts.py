@@ -115,6 +115,8 @@ The cluster is up. Next:
   alias lab='build/runtime/bin/python -m lab'
   lab on fe --user alice -- vsub -I -vm img={image}        # a terminal in a virtual machine
   job=$(echo hostname | lab on fe --user alice -- vsub)  # a job: its output lands in alice's home
+  printf '#!/bin/sh\\nhostname\\n' | lab on fe --user alice -- sh -c 'cat >job.sh'  # a script in her home
+  job=$(lab on fe --user alice -- vsub job.sh)           # and a job of it
   lab on fe --user alice -- vmgr job watch "$job"        # until it has ended; Ctrl-C ends the watching alone
   lab on fe --user alice -- sh -c 'qstat; tail *.[oe]*'
   lab on fe --user alice -- vmgr job list                # her jobs that have ended
@@ -129,6 +131,8 @@ The cluster is up. Next:
   alias lab='build/runtime/bin/python -m lab'
   lab on fe --user alice -- vsalloc -vm img={image}        # a terminal in a virtual machine
   job=$(lab on fe --user alice -- vsbatch --parsable -vm img={image} --wrap hostname)
+  printf '#!/bin/sh\\nhostname\\n' | lab on fe --user alice -- sh -c 'cat >job.sh'  # a script in her home
+  job=$(lab on fe --user alice -- vsbatch --parsable job.sh)   # and a job of it
   lab on fe --user alice -- vmgr job watch "$job"        # until it has ended; Ctrl-C ends the watching alone
   lab on fe --user alice -- sh -c 'squeue -t all; tail slurm-*.out'
   lab on fe --user alice -- vmgr job list                # her jobs that have ended

@@ -69,3 +69,9 @@ def test_suggestions_of_make_lab_run_and_find_all_well(site: Site) -> None:
     assert job in printed[f'{look} show "$job"']
     assert printed["lab on fe -- vmgr doctor"].splitlines()[-1] == "All 3 hosts are well."
     assert printed["lab left"].startswith("nothing of a job is on ")
+    done = subprocess.run(
+        ["lab/demo.sh"], cwd=CHECKOUT, capture_output=True, text=True, check=False, env=site.environment
+    )
+    assert done.returncode == 2, done.stdout
+    assert "`make down` ends it first" in done.stderr
+    assert site.run("status").returncode == 0, "the demo has left the cluster of others alone"

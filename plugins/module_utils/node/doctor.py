@@ -119,7 +119,9 @@ def check_vhost_net(settings: NodeSettings, device: pathlib.Path = VHOST_NET) ->
         return Finding("vhost-net")
     problem = f"{device} is missing: the main thread of qemu copies each packet of a guest"
     problem += ", and jobs with iocm=true are refused here" if settings.io_cores else ""
-    return Finding("vhost-net", WARN, "no", problem, f"modprobe vhost_net; {INSTALL} loads it at each boot")
+    return Finding(
+        "vhost-net", WARN, "no", problem, f"modprobe vhost_net, if this kernel has it; {INSTALL} loads it at each boot"
+    )
 
 
 def check_affinity(settings: NodeSettings, proc: pathlib.Path = PROC, uid: int = 0) -> Finding:

@@ -140,7 +140,9 @@ class JobRecord:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it did not run, or did not run well."""
+        """Why it did not run, or did not run well; and what became of a job that did not."""
+        verdict = mapping_of(self.raw.get("verdict"))
+        action = text_of(verdict.get("action"))
         found: list[str] = []
         for key in ("refusal", "lost", "error"):
             facts = mapping_of(self.raw.get(key))
@@ -150,8 +152,22 @@ class JobRecord:
                 line = f"guest {text_of(facts.get('guest'))} on {text_of(facts.get('node'))} was lost: {line}"
             if line and line not in found:
                 found.append(line)
+            if key == "refusal" and action in _OUTCOMES:
+                continue  # its lines are for the owner of a job that has ended
             found += [text for one in list_of(facts.get("lines")) if (text := text_of(one)) and text not in found]
+        if action in _OUTCOMES:
+            if node := text_of(verdict.get("node")):
+                found.append(f"{node} was set offline: {text_of(verdict.get('note'))}")
+            tries = f"try {verdict.get('try')} of {verdict.get('of')}: " if verdict.get("of") else ""
+            found.append(f"{tries}{_OUTCOMES[action]}")
         return tuple(found)
+
+
+_OUTCOMES = {
+    "requeue": "the job is tried again",
+    "hold": "the job is held; release it after the repair, or delete it",
+}
+"""What becomes of a job that did not run, by the action of its verdict."""
 
 
 def read_all(directory: pathlib.Path = RECORDS, *, last: int = 0) -> tuple[tuple[JobRecord, ...], int]:

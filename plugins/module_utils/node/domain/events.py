@@ -21,7 +21,7 @@ _STOP_REASONS = {
     2: "it crashed",
     3: "it was migrated",
     4: "it was saved",
-    5: "qemu failed",
+    5: "qemu failed: it crashed or was killed",
 }
 _SHUTDOWN_REASONS = {0: "it shut down", 1: "it shut down or restarted of its own accord", 2: "qemu was told to end"}
 _REASONS = {"suspended": _PAUSE_REASONS, "stopped": _STOP_REASONS, "shutdown": _SHUTDOWN_REASONS}

@@ -193,7 +193,8 @@ def _format_given(use: Use) -> str:
         return f"{use.given:.0f} vCPU{'s' if use.given != 1 else ''}, {use.used:.1f} on average"
     if use.kind in TRAFFIC:
         return f"{format_bytes_short(use.given)}/s at most, {format_bytes_short(use.used)}/s on average"
-    return f"{format_bytes_short(use.given)}, {format_bytes_short(use.used)} at most"
+    own = " with qemu itself" if use.used > use.given else ""
+    return f"{format_bytes_short(use.given)}, {format_bytes_short(use.used)} at most{own}"
 
 
 def _choose(uses: t.Sequence[Use]) -> list[Use]:

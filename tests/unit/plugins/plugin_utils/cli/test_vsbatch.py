@@ -156,7 +156,7 @@ def test_job_that_asks_for_no_size_asks_for_what_its_guests_need(
         (["--comm=mine"], "#!/bin/sh\n", "no other comment"),
         (["--comm", "mine"], "#!/bin/sh\n", "no other comment"),
         ([], "#!/bin/sh\n#SBATCH --comm 'mine and'\n", "no other comment"),
-        ([], "echo no line\n", "does not begin with #!"),
+        ([], "echo no line\n", "the script job.sh: does not begin with #!"),
         (["-i", "data"], "#!/bin/sh\n", "the standard input of a script"),
         (["-idata"], "#!/bin/sh\n", "the standard input of a script"),
         (["--inp=data"], "#!/bin/sh\n", "the standard input of a script"),
@@ -348,8 +348,9 @@ def test_site_without_sbatch_is_an_administrators_case(desk: Desk) -> None:
     assert desk.submit(desk.script("#!/bin/sh\n")) == 3
 
 
-def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
-    desk.script("#!/bin/sh\nexit 4\n", "in")
+def submit_piped(desk: Desk, text: str) -> subprocess.CompletedProcess[bytes]:
+    """Submit a script on standard input."""
+    desk.script(text, "in")
     (desk.place / "vtorque.yml").write_text(policy_text(desk.policy))
     program = (
         "import pathlib, sys\n"
@@ -357,9 +358,19 @@ def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
         f"sys.exit(vsub.submit([], {{b'PATH': b'/usr/bin'}}, pathlib.Path({str(desk.place / 'vtorque.yml')!r})))\n"
     )
     with (desk.place / "in").open("rb") as stream:
-        done = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-c", program], stdin=stream, capture_output=True, timeout=60, check=False
         )
+
+
+def test_script_on_standard_input_without_an_interpreter_is_named_by_where_it_came_from(desk: Desk) -> None:
+    done = submit_piped(desk, "echo no line\n")
+    assert done.returncode == 2
+    assert b"the script on standard input: does not begin with #!" in done.stderr
+
+
+def test_script_on_standard_input_has_sbatchs_name(desk: Desk) -> None:
+    done = submit_piped(desk, "#!/bin/sh\nexit 4\n")
     assert done.returncode == 0, done.stderr
     arguments, content, _odd = desk.got()
     assert arguments[-1].endswith("/sbatch")

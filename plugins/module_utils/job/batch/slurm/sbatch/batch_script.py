@@ -36,18 +36,21 @@ class Script:
     het: tuple[int, ...] = ()
 
 
-def read_script(data: bytes, name: str) -> Script:
+def read_script(data: bytes, name: str, origin: str = "") -> Script:
     """Read a script's directives: they stand before its first command, as for sbatch.
 
     Args:
         data: of the script.
         name: of its file.
+        origin: how a message names it; "": by its file.
 
     Raises:
         UserFault: it does not begin with an interpreter line, without which sbatch takes no script.
     """
     if not data.startswith(b"#!"):
-        raise UserFault(f"the script {name}", "does not begin with #! and the path of an interpreter", "#!/bin/sh")
+        raise UserFault(
+            origin or f"the script {name}", "does not begin with #! and the path of an interpreter", "#!/bin/sh"
+        )
     vm: list[tuple[str, int]] = []
     given: dict[str, str] = {}
     het: list[int] = []

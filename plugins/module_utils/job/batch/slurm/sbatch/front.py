@@ -111,7 +111,7 @@ class Call:
             text = f"#!/bin/sh\n# This script was created by vsbatch --wrap.\n\n{self.wrap}\n"
             return Job(self, read_script(text.encode(), SCRIPT_NAMES["wrap"]))
         if not self.operands:
-            return Job(self, read_script(read_input(), SCRIPT_NAMES["stdin"]))
+            return Job(self, read_script(read_input(), SCRIPT_NAMES["stdin"], "the script on standard input"))
         path = self.operands[0]
         return Job(self, read_script(read_script_file(path), pathlib.Path(path).name))
 

@@ -98,7 +98,7 @@ def test_draw_a_bar_for_each_use() -> None:
         "vcn0-1  vcpus   ############............   50 % of 4 vCPUs, 2.0 on average",
         "        memory  ######..................   25 % of 8.0G, 2.0G at most",
         "vcn1-1  vcpus   ##......................   10 % of 4 vCPUs, 0.4 on average",
-        "        memory  ########################  100 % of 8.0G, 8.1G at most",
+        "        memory  ########################  100 % of 8.0G, 8.1G at most with qemu itself",
     ]
     assert job_usage.draw(job_usage.uses_of(one), plain=False)[1].count("█") == 6
 
