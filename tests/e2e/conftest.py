@@ -42,7 +42,7 @@ WAYS = (*BOOTED, "warm")
 """How a start of a job goes: guests boot and its start begins early or not (`fast_start`), or guests start `warm`.
 
 A module with `START_WAYS = cases(WAYS, ...)` has each of its tests in each of these ways; elsewhere each is tried once,
-in the `USUAL_WAY`, or by a boot where the module says why it must be one (`GUESTS_BOOT`).
+in the `USUAL_WAY`.  One that must have boots says `START_WAYS = ("fast",)`, and why.
 """
 USUAL_WAY = os.environ.get("VTORQUE_START_WAY") or "fast"
 """`make e2e` sets it to `warm`: a guest is ready in half of the time then, and a job ends the same way."""
@@ -453,8 +453,7 @@ def _systems(*short: str, elsewhere: str = "") -> t.Iterator[t.Any]:
 @pytest.fixture(scope="module", autouse=True)
 def start_way(request: pytest.FixtureRequest, site: Site) -> t.Iterator[str]:
     """How the starts of jobs go on all nodes of the lab."""
-    usual = "fast" if getattr(request.module, "GUESTS_BOOT", "") else USUAL_WAY
-    way = getattr(request, "param", usual)
+    way = getattr(request, "param", USUAL_WAY)
     if way == "fast":
         yield way
         return

@@ -20,7 +20,7 @@ import pytest
 from .conftest import Site
 from .trouble import edit_disk, image, replace
 
-GUESTS_BOOT = "it sets for itself how they start"
+START_WAYS = ("fast",)  # it sets for itself how they start
 
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"

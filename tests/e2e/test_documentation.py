@@ -18,7 +18,7 @@ from ansible_collections.mikelangelo.vtorque.tests.texts.blocks import PAGES, Bl
 from .conftest import CHECKOUT, Site, cases
 from .test_shared_memory import EXAMPLES, built
 
-GUESTS_BOOT = "its pages describe a host as the roles leave it"
+START_WAYS = ("fast",)  # its pages describe a host as the roles leave it
 
 PAGES_TO_RUN = [page for page in PAGES if any(block.place for block in blocks(page))]
 IMAGE = "debian12@1"

@@ -20,7 +20,7 @@ from .test_checkpoint import check_lines
 from .test_evacuate import HOME, NOTE, domains, evacuate
 from .trouble import MOM_CONFIG, REREAD, changed, home_server, wait_in_guest
 
-GUESTS_BOOT = "a lab of other nodes"
+START_WAYS = ("fast",)  # a lab of other nodes
 
 SOURCE, REFUSES, *TAKE = NODES = ("cn1", "cn2", "cn3", "cn4")
 JOB = ("-l", f"nodes={SOURCE}:ppn=2", "-vm", "vms_per_node=2,vcpus=1,ram=192M")

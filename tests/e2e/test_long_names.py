@@ -14,7 +14,7 @@ import pytest
 from .conftest import Site
 from .trouble import WAITS, finish, sweep, wait_in_guest
 
-GUESTS_BOOT = "a lab of nodes of other names"
+START_WAYS = ("fast",)  # a lab of nodes of other names
 
 NODES = ("n1.site", "n10.site", "n2.site", "n3.site")
 """As many as the job names, with the one that it names again: no batch server takes more."""

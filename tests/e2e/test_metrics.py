@@ -23,7 +23,7 @@ from tests.unit.prometheus import MOMENTS, opened, queries, with_any
 from .conftest import Site
 from .terminal import Terminal
 
-GUESTS_BOOT = "figures of what a boot reads"
+START_WAYS = ("fast",)  # figures of what a boot reads
 CONFIG = "/etc/vtorque/vtorque.yml"
 PLACE = "/run/node-exporter"
 LINES = (f"metrics_dir: {PLACE}", "sample_s: 1", "metrics: both")

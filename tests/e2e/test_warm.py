@@ -20,7 +20,7 @@ import pytest
 from .conftest import CHECKOUT, Site
 from .trouble import NODES, changed, check_nobody_blamed, image, restart_libvirt, sweep_all
 
-GUESTS_BOOT = "it sets for itself how they start"
+START_WAYS = ("fast",)  # it sets for itself how they start
 
 PROGRAM = pathlib.Path(__file__).with_name("warm_clones.py")
 NODE = "cn1"

@@ -20,7 +20,7 @@ from .test_pinned import TWO_CORES, VMGR, threads
 from .test_warm import NODE, WARM
 from .trouble import NODES, WAITS, changed, edit_disk, finish, image, replace, wait_in_guest
 
-GUESTS_BOOT = "it sets for itself how they start"
+START_WAYS = ("fast",)  # it sets for itself how they start
 
 ONE = ("-l", f"nodes={NODE}:ppn=2")
 SEEN = r"""

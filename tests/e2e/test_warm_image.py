@@ -36,7 +36,7 @@ import json  # noqa: E402
 import os  # noqa: E402
 import pathlib  # noqa: E402
 
-GUESTS_BOOT = "it sets for itself how they start"
+START_WAYS = ("fast",)  # it sets for itself how they start
 
 _whole = apply
 

@@ -11,7 +11,7 @@ from ..conftest import Site
 from ..test_warm import NODE, WARM, make, starts, warm
 from .conftest import Attack
 
-GUESTS_BOOT = "it sets for itself how they start"
+START_WAYS = ("fast",)  # it sets for itself how they start
 
 pytestmark = pytest.mark.full
 

@@ -22,7 +22,7 @@ from ..conftest import Site
 from .reported import EVERY, ONLY, SEED, Progress, end
 from .test_steps import PYTHON, lines_of
 
-GUESTS_BOOT = "a fault stands at each step of a boot"
+START_WAYS = ("fast",)  # a fault stands at each step of a boot
 
 KINDS = ("killed", "raises", "disk")
 NODE = "cn1"

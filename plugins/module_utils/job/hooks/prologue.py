@@ -356,6 +356,7 @@ def _write_down(
         "of": verdict.of,
         "node": enforced.offline,
         "note": verdict.note if enforced.offline else "",
+        "lines": lines,
     }
     with case.start.open_any_log(case.call.uid) as log:
         try:

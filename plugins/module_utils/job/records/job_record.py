@@ -23,6 +23,8 @@ from .guest_record import Guest, figure_of, list_of, mapping_of, read_guest, tex
 
 RECORDS = layout.STATE_DIR / "records"
 _NAMED = re.compile(r"([0-9]{1,12})(\[[0-9]{0,7}\]|[_+][0-9]{1,7})?(?:\.([A-Za-z0-9.-]{1,254}))?")
+_NOT_ENDED = ("requeue", "hold")
+"""Actions of a verdict after which a job that did not run is still there."""
 _OF_GUEST = ("guest", "node", "image", "address", "vcpus", "ram")
 _USED = ("cpu used", "ram peak", "read", "written", "received", "sent", "updates")
 GUEST_HEADINGS = (*_OF_GUEST, *_USED)
@@ -128,7 +130,7 @@ class JobRecord:
         action = text_of(mapping_of(self.raw.get("verdict")).get("action"))
         if self.wrong:
             return "unknown"
-        if action in ("requeue", "hold"):
+        if action in _NOT_ENDED:
             return "did not run: tried again" if action == "requeue" else "did not run: held"
         if self.raw.get("refusal"):
             return "refused"
@@ -140,9 +142,8 @@ class JobRecord:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it did not run, or did not run well; and what became of a job that did not."""
+        """Why it did not run, or did not run well; and what became of a job that is queued again or held."""
         verdict = mapping_of(self.raw.get("verdict"))
-        action = text_of(verdict.get("action"))
         found: list[str] = []
         for key in ("refusal", "lost", "error"):
             facts = mapping_of(self.raw.get(key))
@@ -152,22 +153,10 @@ class JobRecord:
                 line = f"guest {text_of(facts.get('guest'))} on {text_of(facts.get('node'))} was lost: {line}"
             if line and line not in found:
                 found.append(line)
-            if key == "refusal" and action in _OUTCOMES:
-                continue  # its lines are for the owner of a job that has ended
-            found += [text for one in list_of(facts.get("lines")) if (text := text_of(one)) and text not in found]
-        if action in _OUTCOMES:
-            if node := text_of(verdict.get("node")):
-                found.append(f"{node} was set offline: {text_of(verdict.get('note'))}")
-            tries = f"try {verdict.get('try')} of {verdict.get('of')}: " if verdict.get("of") else ""
-            found.append(f"{tries}{_OUTCOMES[action]}")
+            # the refusal was written before the verdict, for the owner of a job that ends
+            spoken = verdict if key == "refusal" and text_of(verdict.get("action")) in _NOT_ENDED else facts
+            found += [text for one in list_of(spoken.get("lines")) if (text := text_of(one)) and text not in found]
         return tuple(found)
-
-
-_OUTCOMES = {
-    "requeue": "the job is tried again",
-    "hold": "the job is held; release it after the repair, or delete it",
-}
-"""What becomes of a job that did not run, by the action of its verdict."""
 
 
 def read_all(directory: pathlib.Path = RECORDS, *, last: int = 0) -> tuple[tuple[JobRecord, ...], int]:

@@ -286,7 +286,9 @@ def test_without_server_the_shell_is_told(site: Site, how: str) -> None:
     assert site.refusal("12-1.th.0")["fault"] == "site"
     assert ("timeuot" in site.refusal("12-1.th.0")["why"]) == ("policy" in how)
     assert "tell the administrator" in site.refusal("12-1.th.0")["lines"][0]
-    assert site.verdict("12-1.th.0") == {"fault": "site", "action": "refuse", "try": 0, "of": 0, "node": "", "note": ""}
+    assert site.verdict("12-1.th.0") == {
+        "fault": "site", "action": "refuse", "try": 0, "of": 0, "node": "", "note": "", "lines": [],
+    }  # fmt: skip
     assert site.link.readlink().name == "12-1.th.0"
     assert site.epilogue().returncode == 0
     nothing_left(site)

@@ -108,7 +108,11 @@ def test_other_faults_requeue_the_job_or_hold_it(
     assert all(line.startswith("qalter -W comment=vtorque: held: ") for line in comment)
     key = f"12-1.th.{start}"
     assert site.refusal(key)["what"] == error.what  # whatever becomes of the status, nothing runs
-    assert site.verdict(key) == {
+    verdict = site.verdict(key)
+    outcome = verdict.pop("lines")
+    assert [f"  {line}" for line in outcome] == lines[-len(outcome) :]
+    assert outcome[-1] == end
+    assert verdict == {
         "fault": error.fault, "action": "hold" if site.held() else "requeue", "try": tried, "of": 3,
         "node": "t1" if offline else "", "note": NOTE if offline else "",
     }  # fmt: skip

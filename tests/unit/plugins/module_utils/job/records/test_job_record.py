@@ -150,28 +150,20 @@ def test_reasons_are_told_once_and_harmless() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "outcome"),
+    ("verdict", "lines"),
     [
-        ({"action": "requeue", "try": 1, "of": 3}, ("try 1 of 3: the job is tried again",)),
-        (
-            {"action": "requeue", "try": 1, "of": 3, "node": "cn2", "note": "vtorque: bridge: br99"},
-            ("cn2 was set offline: vtorque: bridge: br99", "try 1 of 3: the job is tried again"),
-        ),
-        (
-            {"action": "hold", "try": 3, "of": 3},
-            ("try 3 of 3: the job is held; release it after the repair, or delete it",),
-        ),
-        ({"action": "hold", "try": 0, "of": 0}, ("the job is held; release it after the repair, or delete it",)),
-        ({"action": "refuse"}, ("tell the administrator",)),
+        ({"action": "requeue", "lines": ["cn2 is set offline: vtorque: bridge", "the job is tried again"]}, ...),
+        ({"action": "hold", "lines": ["the job is held: qrls 1.head releases it"]}, ...),
+        ({"action": "requeue"}, []),  # of a former version
+        ({"action": "refuse", "lines": ["cn2 is set offline: vtorque: bridge"]}, ["tell the administrator"]),
+        ({}, ["tell the administrator"]),
     ],
 )
-def test_reasons_of_a_job_that_did_not_run_end_with_what_becomes_of_it(
-    verdict: dict[str, t.Any], outcome: tuple[str, ...]
-) -> None:
-    """Only who has a job that ended reads what is to be done about one that ended."""
+def test_reasons_of_a_job_that_did_not_run_end_with_what_becomes_of_it(verdict: dict[str, t.Any], lines: t.Any) -> None:
+    """The refusal's own lines are for who has a job that ended."""
     raw = {"refusal": {"what": "br99", "why": "is missing", "lines": ["tell the administrator"]}, "verdict": verdict}
     record = job_record.JobRecord("1.head", 1, pathlib.Path("/"), "", raw)
-    assert record.reasons == ("br99: is missing", *outcome)
+    assert record.reasons == ("br99: is missing", *(verdict["lines"] if lines is ... else lines))
 
 
 def test_of_many_records_only_those_are_read_that_are_shown(
