@@ -20,6 +20,17 @@ case $GUEST in
     *) echo "demo: GUEST=$GUEST: tiny or debian" >&2; exit 2 ;;
 esac
 
+# The demo ends what it has raised: with what is up already, work of others would go.
+# refuse_if_up WHAT COMMAND...: refuse if that command of the lab finds it up.
+refuse_if_up() {
+    local what=$1
+    shift
+    if [ -x build/runtime/bin/python ] && "${LAB[@]}" "$@" </dev/null >/dev/null 2>&1; then
+        echo "demo: the $what is up, and the demo would end it: end it first (\`make down\`)" >&2
+        exit 2
+    fi
+}
+
 BATCH=${BATCH:-torque}
 case $BATCH in
     torque) packages=demo cluster="a Torque cluster" system="a small batch system
@@ -35,6 +46,7 @@ case $STORY in
         [ "$GUEST$BATCH${1:-}" = tinytorque ] || { echo "demo: STORY=survive has tiny guests on Torque alone" >&2; exit 2; }
         nodes=fe,cn1,cn2,cn3,cn4 takes="about 5 minutes, half of it waiting for nodes that are lost" ;;
     devices)
+        refuse_if_up "machine of \`lab machine up\`" machine on -- true
         cat <<TEXT
 This boots an emulated machine that has a real /dev/kvm, two NUMA cells and cards to hand on, raises the cluster in it,
 and runs a job with two guests by KVM: each with a core of its own, huge pages of its cell, and a network card of the node.
@@ -55,11 +67,7 @@ TEXT
     *) echo "demo: STORY=$STORY: jobs, survive or devices" >&2; exit 2 ;;
 esac
 
-# it ends what it has raised, and would take a cluster that somebody works on away with its jobs
-if [ "${1:-}" != --stay ] && [ -x build/runtime/bin/python ] && "${LAB[@]}" status >/dev/null 2>&1; then
-    echo "demo: the cluster of \`make lab\` is up, and the demo ends with no cluster: \`make down\` ends it first" >&2
-    exit 2
-fi
+[ "${1:-}" = --stay ] || refuse_if_up "cluster of \`make lab\`" status
 
 cat <<TEXT
 vTorque runs the jobs of $cluster in virtual machines that exist for one job.

@@ -73,5 +73,5 @@ def test_suggestions_of_make_lab_run_and_find_all_well(site: Site) -> None:
         ["lab/demo.sh"], cwd=CHECKOUT, capture_output=True, text=True, check=False, env=site.environment
     )
     assert done.returncode == 2, done.stdout
-    assert "`make down` ends it first" in done.stderr
+    assert "the cluster of `make lab` is up" in done.stderr
     assert site.run("status").returncode == 0, "the demo has left the cluster of others alone"

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import collections
+import os
+import subprocess
 import typing as t
 
+from ..conftest import CHECKOUT
 from .conftest import CARD, NODES, MachineSite, handed_on
 
 JOB = """#!/bin/sh
@@ -93,6 +96,16 @@ def test_job_by_kvm_has_its_clock_cores_of_its_own_and_a_card_of_the_node(site: 
     assert clock == "kvm-clock"
     assert "0x8086 0x10d3" in devices, "an e1000e, which qemu itself would not have given"
     assert site.root(NODES[1], AFTER).split() == ["e1000e"], "the node's again, and leased to nobody"
+
+
+def test_demo_leaves_a_machine_that_is_up_alone(site: MachineSite) -> None:
+    done = subprocess.run(
+        ["lab/demo.sh"], cwd=CHECKOUT, env={**os.environ, "STORY": "devices"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stdout
+    assert "the machine of `lab machine up` is up" in done.stderr
+    assert site.machine("echo", "on") == "on\n"
 
 
 def test_threads_that_the_kernel_makes_for_a_guest_are_placed_where_libvirt_leaves_them(site: MachineSite) -> None:
