@@ -35,6 +35,10 @@ BOOTS = 3
 """An emulated device was seen to have served all requests (9p, 1463 of them) while the kernel waited for one."""
 BOOT_TIMEOUT_S = 600
 """For a boot that takes some seconds when nothing else is at work."""
+BOOT_CPU_S = 150
+"""Processor time for a boot that takes 20 to 30 s of it, whatever else is at work: more is spent by a kernel that waits
+in a loop.  One was seen to have used 900 s and said nothing for 600 s.
+"""
 KERNEL_MODULES = (
     "kvm_amd", "vhost_net", "tun", "bridge", "veth", "nf_tables", "nft_chain_nat", "fuse", "vfio_pci", "dummy",
     "virtio_net", "e1000e", "nvme", "loop", "ext4", "isofs",
@@ -53,7 +57,7 @@ processor for many seconds, which is no fault of its own; to look for the reason
 
 
 class StalledError(LabError):
-    """The machine waits for a device that has answered: it does not go on, and another boot does."""
+    """The machine waits for what has happened or never will: it does not go on, and another boot does."""
 
 
 def state_of(lab: State) -> State:
@@ -235,6 +239,12 @@ def booted_after(console: bytes) -> float:
     return float(found[1])
 
 
+def used_cpu_s(pid: int) -> float:
+    """Return the seconds that all threads of a process, not yet waited for, have had of a processor (proc(5), stat)."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _wait(state: State, process: subprocess.Popen[bytes], console: pathlib.Path) -> float:
     """Wait for the word of its process 1, and return the seconds in it (`booted_after`)."""
     ended = os.pidfd_open(process.pid)
@@ -244,6 +254,8 @@ def _wait(state: State, process: subprocess.Popen[bytes], console: pathlib.Path)
             for _look in range(BOOT_TIMEOUT_S * 5):
                 if seconds := booted_after(console.read_bytes()):
                     return seconds
+                if (used_s := used_cpu_s(process.pid)) > BOOT_CPU_S:
+                    raise StalledError(f"the machine has used {used_s:.0f} s of processor time, and has not booted")
                 if selector.select(0.2):
                     last = (state.directory / "qemu.log").read_text(encoding="utf-8", errors="replace").strip()
                     raise LabError(f"the machine ended while it booted (status {process.wait(DOWN_TIMEOUT_S)}) {last}")

@@ -88,6 +88,22 @@ def test_machine_that_has_stalled_is_booted_again_and_not_for_ever(
     assert happened == ["down", *["boot", "down"] * (boots - 1), "boot", *["down"] * (stalls == machine.BOOTS)]
 
 
+def test_machine_that_uses_its_processors_and_says_nothing_has_stalled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """A loop in place of a kernel that waits in one."""
+    monkeypatch.setattr(machine, "BOOT_CPU_S", 0.1)
+    state = machine.state_of(State(tmp_path / "lab"))
+    console = tmp_path / "console.log"
+    console.touch()
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as process:
+        try:
+            with pytest.raises(machine.StalledError, match="of processor time, and has not booted"):
+                machine._wait(state, process, console)
+        finally:
+            process.kill()
+
+
 def test_machine_whose_qemu_emulates_no_svm_is_refused_with_the_reason() -> None:
     console = b"lab machine: no module kvm_amd\nlab machine: no /dev/kvm\nlab machine: ready after 20.33 s\n"
     with pytest.raises(LabError, match="no /dev/kvm: this qemu emulates no SVM"):
