@@ -68,7 +68,7 @@ down: ## end the cluster of `make lab`
 test: prepare-test ## install what is needed and run checks and tests (FULL=1: all of them, in three times the time)
 	@# hosts, guests and jobs are waited for most of the time; the others take what these leave, and last what has many processes.
 	@# In two chains they took so much of that at the start that guests of Debian did not boot in time: daemons are no children
-	@MAKE=$(MAKE) tests/parts.sh "molecule-hosts kvm" e2e -- "check docs oldest sanity integration galaxy lab-tests molecule-image unit"
+	@MAKE=$(MAKE) tests/parts.sh "molecule-hosts kvm" e2e -- check docs oldest sanity integration galaxy lab-tests molecule-image unit
 
 # the parts of `make test`, each of which runs alone
 

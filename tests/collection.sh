@@ -7,6 +7,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
+# one at a time: they all have the same copy
+if [ -z "${COLLECTION_IS_OURS:-}" ]; then
+  mkdir -p build
+  COLLECTION_IS_OURS=1 exec flock -o build/collection.lock "tests/$(basename "$0")" "$@"
+fi
 # VENV: an environment with another ansible-core
 export PATH=${VENV:-$root/build/venv}/bin:$PATH
 copy=$root/build/ansible-test/ansible_collections/mikelangelo/vtorque

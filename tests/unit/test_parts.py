@@ -22,6 +22,7 @@ wakes: ; @mkfifo bell 2>/dev/null; echo woken >bell
 busy: ; @python3 -I -c 'import time; all(iter(lambda: time.process_time() < 0.6, False))'
 slow: ; @sleep 0.3; echo yes >seen
 also: ; @nice >>niceness
+again: ; @nice >>niceness
 gone: ; @kill -9 $$(ps -o ppid= $$PPID)
 """
 
@@ -62,9 +63,15 @@ def test_chains_run_side_by_side(run):
 
 
 def test_chains_behind_the_dashes_give_way(run, tmp_path):
-    assert run("also", "also", "--", "also", "also").returncode == 0
+    assert run("also", "also", "--", "also", "again").returncode == 0
     own, behind = os.nice(0), min(19, os.nice(0) + 10)
     assert sorted(map(int, (tmp_path / "niceness").read_text().split())) == [own, own, behind, behind]
+
+
+def test_chain_that_has_ended_takes_part_in_those_behind_the_dashes_from_the_last_on(run):
+    done = run("good", "--", "waits", "also", "wakes")
+    assert done.returncode == 0, done
+    assert [line.split()[0] for line in done.stdout.split("== parts\n")[1].splitlines()].index("also") > 1
 
 
 def test_failed_part_ends_nothing_and_is_told_last(run):
