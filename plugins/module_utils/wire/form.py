@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import typing as t
 
@@ -31,6 +32,27 @@ class FormError(VTorqueError):
 
 
 _T = t.TypeVar("_T")
+
+
+@leaves_nothing
+def parse_json(text: str | bytes, limit: int, what: str) -> t.Any:
+    """Return what a text of JSON says, which may come from anybody.
+
+    Args:
+        text: one document.
+        limit: characters of a str or bytes that are read.
+        what: what it is, for messages.
+
+    Raises:
+        FormError: it is longer, or not JSON.
+    """
+    if len(text) > limit:
+        unit = "bytes" if isinstance(text, bytes) else "characters"
+        raise FormError(what, f"is longer than {limit} {unit}: not read")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormError(what, f"is not JSON: {str(error)[:100]}") from None
 
 
 @leaves_nothing

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import select
 import typing as t
 
 from ...module_utils.errors import VTorqueError
 from ...module_utils.wire import lines
-from ...module_utils.wire.form import FormError
+from ...module_utils.wire.form import parse_json
 
 VERSION = 1
 LIMIT = 1 << 20
@@ -50,12 +49,7 @@ def decode_request(line: bytes, decoders: t.Mapping[str, t.Callable[[t.Any], _Me
         FormError: it is too long, not JSON, or not of the form.
         VTorqueError: the same, of the request for a report.
     """
-    if len(line) > LIMIT:
-        raise FormError("the request", f"is longer than {LIMIT} bytes: not read")
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise FormError("the request", f"is not JSON: {str(error)[:100]}") from None
+    data = parse_json(line, LIMIT, "the request")
     kind = data.get("do") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in decoders:
         kind = next(iter(decoders))

@@ -20,7 +20,7 @@ from ...effects import leaves_nothing
 from ...eligibility import guest_saving
 from ...frozen import frozen
 from ...state.layout import job_key
-from ...wire.form import FormError, from_dict, to_dict
+from ...wire.form import FormError, from_dict, parse_json, to_dict
 from ...wire.messages import (
     ABSOLUTE_PATH,
     AUTO_CORES,
@@ -167,13 +167,7 @@ class JobPlan:
         Raises:
             FormError: the text is not of the form of a plan, or its parts are not of one job.
         """
-        if len(text) > MAX_JSON:
-            raise FormError("JobPlan", f"{len(text)} characters, at most {MAX_JSON} are read")
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise FormError("JobPlan", f"not JSON: {error}") from None
-        plan = from_dict(cls, data)
+        plan = from_dict(cls, parse_json(text, MAX_JSON, "JobPlan"))
         nodes = [part.node for part in plan.node_parts]
         if plan.mother_superior not in nodes or len(set(nodes)) != len(nodes):
             raise FormError("JobPlan.node_parts", "each node has one part, and the mother superior is one of them")

@@ -16,7 +16,7 @@ from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
-from ..host_match import same_host
+from ..host_match import find_node, same_host
 from ..shared import node_note
 from ..shared.pbs_server import PbsServer, plain_comment, require_form
 from ..shared.server_command import Answer, CommandRefused, first_line
@@ -66,11 +66,7 @@ class OpenPbs(PbsServer):
             SiteFault: the server knows none, or more than one, of that name.
         """
         require_form(HOST_NAME, name, "node")
-        nodes = self.nodes()
-        found = [node for node in nodes if node.name == name] or [node for node in nodes if same_host(node.name, name)]
-        if len(found) != 1:
-            raise SiteFault(f"node {name}", f"the batch server knows {len(found) or 'no'} nodes of that name")
-        return found[0]
+        return find_node(self.nodes(), name, "the batch server")
 
     def note(self, node: str) -> str:
         """What is written about a node, or ""."""

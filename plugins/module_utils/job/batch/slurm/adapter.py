@@ -31,7 +31,7 @@ from ..api import (
     ServerSettings,
     UnknownJob,
 )
-from ..host_match import same_host
+from ..host_match import find_node
 from ..shared import node_note
 from ..shared.server_command import CommandRefused
 from . import commands, ids, output_file
@@ -118,11 +118,7 @@ class Slurm:
             SiteFault: Slurm knows none, or more than one, of that name.
         """
         _demand_node(name)
-        nodes = self.nodes()
-        found = [node for node in nodes if node.name == name] or [node for node in nodes if same_host(node.name, name)]
-        if len(found) != 1:
-            raise SiteFault(f"node {name}", f"Slurm knows {len(found) or 'no'} nodes of that name")
-        return found[0]
+        return find_node(self.nodes(), name, "Slurm")
 
     def note(self, node: str) -> str:
         """The reason of a node that somebody drained, or ""."""

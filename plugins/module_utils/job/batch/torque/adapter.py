@@ -12,6 +12,7 @@ from ....effects import leaves_nothing
 from ....errors import SiteFault
 from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import BatchJob, BatchNode, UnknownJob
+from ..host_match import find_node
 from ..shared import node_note
 from ..shared.pbs_server import PbsServer, require_form
 from ..shared.server_command import Answer, CommandRefused, first_line
@@ -59,12 +60,7 @@ class Torque(PbsServer):
             SiteFault: the server knows none, or more than one, of that name.
         """
         require_form(HOST_NAME, name, "node")
-        nodes = self.nodes()
-        found = [node for node in nodes if node.name == name]
-        found = found or [node for node in nodes if _short(node.name) == _short(name)]
-        if len(found) != 1:
-            raise SiteFault(f"node {name}", f"the batch server knows {len(found) or 'no'} nodes of that name")
-        return found[0]
+        return find_node(self.nodes(), name, "the batch server", _same_first_label)
 
     def note(self, node: str) -> str:
         """What is written about a node, or ""."""
@@ -126,6 +122,6 @@ ADAPTER: type[BatchSystem] = Torque
 """What the registry opens."""
 
 
-def _short(host: str) -> str:
+def _same_first_label(one: str, other: str) -> bool:
     """Wider than `same_host`: of a host with two domains the server knows one, and two nodes so called are refused."""
-    return host.partition(".")[0].lower()
+    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
