@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import sys
 import time
 import typing as t
@@ -247,10 +248,15 @@ def main() -> int:
     arguments = parser().parse_args(sys.argv[1:cut])
     arguments.argv = sys.argv[cut + 1 :]
     try:
-        return int(arguments.run(State(), arguments))
+        status = int(arguments.run(State(), arguments))
+        sys.stdout.flush()
+        return status
     except LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader has seen enough (lab left | head); Python itself shall not complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def _of(job: BatchJob, policy: Policy) -> str:
         return "it has not started yet"
     host = printable(policy.record_host or "")
     if job.state in liveness.RUNNING:
-        there = f"it runs, and its record is on {node}"
+        there = f"it runs: vmgr job watch {job.job_id} shows how it goes. Its record is on {node}"
         return f"{there} until it ends; {host} gets it then" if host else there
     if not host:
         return f"its record is on {node}"

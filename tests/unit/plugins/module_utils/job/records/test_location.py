@@ -45,6 +45,9 @@ class Site:
         program.chmod(0o755)
 
 
+RUNS = "it runs: vmgr job watch 11.th shows how it goes. Its record is on t2"
+
+
 @pytest.fixture
 def site(tmp_path: pathlib.Path) -> Site:
     return Site(tmp_path)
@@ -55,7 +58,7 @@ def site(tmp_path: pathlib.Path) -> Site:
     ("state", "hosts", "request_", "message"),
     [
         ("C", "t2/0-1+t1/0", "vtorque:eyJ2", f"its record has not arrived: it is on t2, which hands it over to {HERE}"),
-        ("R", "t2/0", "a;vtorque:eyJ2", f"it runs, and its record is on t2 until it ends; {HERE} gets it then"),
+        ("R", "t2/0", "a;vtorque:eyJ2", f"{RUNS} until it ends; {HERE} gets it then"),
         ("Q", "", "vtorque:eyJ2", "it has not started yet"),
         ("R", "t2/0", "GRES:foo", "it asked for no virtual machines"),
     ],
@@ -73,7 +76,7 @@ def test_site_whose_records_stay_on_nodes(site: Site) -> None:
     site.job("C")
     assert location.describe("11.th", report) == "its record is on t2"
     site.job("R")
-    assert location.describe("11.th", report) == "it runs, and its record is on t2"
+    assert location.describe("11.th", report) == RUNS
 
 
 def test_host_that_gets_no_records_names_both_that_may_have_it(site: Site) -> None:
