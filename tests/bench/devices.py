@@ -76,7 +76,7 @@ SCRATCH_MIB = 64
 SCRATCH = "/var/lib/libvirt/images/bench"
 SITE_TEMPLATE, GUEST_HOOK = "/etc/vtorque/templates/domain.xml.j2", "/etc/vtorque/guest-hooks/prologue"
 MOUNT = f"""
-disk=$(basename $(ls -d /sys/bus/pci/devices/0000:02:00.0/nvme/*/*n1)) &&
+disk=$(ls -d /sys/bus/pci/devices/0000:02:00.0/nvme/nvme*/nvme*n1) && disk=${{disk##*/}} &&
 mknod /dev/$disk b $(tr : ' ' </sys/class/block/$disk/dev) &&
 mkfs.ext4 -q -F /dev/$disk && mkdir -p {SCRATCH} && mount /dev/$disk {SCRATCH}
 """.strip()
