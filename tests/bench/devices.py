@@ -120,7 +120,7 @@ def of_switches() -> tuple[Figure, ...]:
                 for work, arguments in iron.WORK.items()
             ]
         over = f"{setting.meaning}: the region over TCP"
-        found.append(Figure(f"switch_{setting.name}_region_over_tcp", over, None, 4))
+        found.append(Figure(f"switch_{setting.name}_region_over_tcp", over, None, 6))
     return tuple(found)
 
 
