@@ -34,7 +34,6 @@ class FormError(VTorqueError):
 _T = t.TypeVar("_T")
 
 
-@leaves_nothing
 def parse_json(text: str | bytes, limit: int, what: str) -> t.Any:
     """Return what a text of JSON says, which may come from anybody.
 
