@@ -32,7 +32,10 @@ def same_host(one: str, other: str) -> bool:
 
 
 def find_node(
-    nodes: t.Iterable[BatchNode], name: str, server: str, is_same: t.Callable[[str, str], bool] = same_host
+    nodes: t.Sequence[BatchNode],
+    name: str,
+    server: str = "the batch server",
+    is_same: t.Callable[[str, str], bool] = same_host,
 ) -> BatchNode:
     """Return the one node that a name means: the one of that spelling, else of another that names the same host.
 
@@ -45,8 +48,7 @@ def find_node(
     Raises:
         SiteFault: there is none, or more than one.
     """
-    known = tuple(nodes)
-    found = [node for node in known if node.name == name] or [node for node in known if is_same(node.name, name)]
+    found = [node for node in nodes if node.name == name] or [node for node in nodes if is_same(node.name, name)]
     if len(found) != 1:
         raise SiteFault(f"node {name}", f"{server} knows {len(found) or 'no'} nodes of that name")
     return found[0]

@@ -39,7 +39,7 @@ from ...errors import (
 )
 from ...frozen import frozen
 from ..batch.api import NOTE_PREFIX, BatchJob, BatchNode
-from ..batch.host_match import same_host
+from ..batch.host_match import find_node, same_host
 from ..batch.offline_note import is_spare_note
 from ..config.parameters import Policy
 from ..request.value_types import count_of
@@ -312,11 +312,10 @@ def _blame(
         return _Blame()  # only a node of the job can have proved something in its start
     if nodes is None:
         return _Blame(stays=True, lines=(f"{name} is not set offline: the batch server does not tell of its nodes",))
-    found = [one for one in nodes if one.name == name] or [one for one in nodes if same_host(one.name, name)]
-    if len(found) != 1:
-        reason = f"{name} is not set offline: the batch server knows {len(found) or 'no'} nodes of that name"
-        return _Blame(stays=True, lines=(reason,))
-    (bad,) = found
+    try:
+        bad = find_node(nodes, name)
+    except SiteFault as fault:
+        return _Blame(stays=True, lines=(f"{name} is not set offline: {fault.why}",))
     ours = bad.note.startswith(NOTE_PREFIX)
     if bad.offline:
         whose = f"by vTorque ({bad.note})" if ours else "by an administrator"

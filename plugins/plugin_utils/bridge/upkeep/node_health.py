@@ -16,8 +16,8 @@ import pathlib
 import typing as t
 
 from ....module_utils.errors import DEGRADING, NodeFault, SiteFault, VTorqueError
-from ....module_utils.job.batch.api import NOTE_PREFIX, BatchNode, BatchSystem, UnknownJob
-from ....module_utils.job.batch.host_match import same_host
+from ....module_utils.job.batch.api import NOTE_PREFIX, BatchSystem, UnknownJob
+from ....module_utils.job.batch.host_match import find_node
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.job.verdict.decide import find_brake, plain_note
 from ....module_utils.node.health import causes, degrading
@@ -119,7 +119,7 @@ def find_faults(settings: NodeSettings, cause: str) -> tuple[NodeFault, ...]:
 def _write_note(batch: BatchSystem, policy: Policy, name: str, why: str) -> tuple[str, str]:
     """Set the node offline with a note of ours; returns the note that is new, and why there is none."""
     nodes = batch.nodes()
-    node = _find(nodes, name)
+    node = find_node(nodes, name)
     if node.note.startswith(NOTE_PREFIX) and node.offline:
         return "", ""
     if node.offline or (node.note and not node.note.startswith(NOTE_PREFIX)):
@@ -132,17 +132,10 @@ def _write_note(batch: BatchSystem, policy: Policy, name: str, why: str) -> tupl
         return "", "somebody else wrote a note meanwhile"
     nodes = batch.nodes()
     # others may have done the same since we looked: more than the brake allows never stay
-    if braked := find_brake(_find(nodes, name), nodes, policy):
+    if braked := find_brake(find_node(nodes, name), nodes, policy):
         batch.clear(node.name, after.note)
         return "", braked
     return after.note, ""
-
-
-def _find(nodes: t.Sequence[BatchNode], name: str) -> BatchNode:
-    found = [one for one in nodes if one.name == name] or [one for one in nodes if same_host(one.name, name)]
-    if len(found) != 1:
-        raise SiteFault(f"node {name}", f"the batch server knows {len(found) or 'no'} nodes of that name")
-    return found[0]
 
 
 def _order_more(

@@ -66,7 +66,7 @@ class OpenPbs(PbsServer):
             SiteFault: the server knows none, or more than one, of that name.
         """
         require_form(HOST_NAME, name, "node")
-        return find_node(self.nodes(), name, "the batch server")
+        return find_node(self.nodes(), name)
 
     def note(self, node: str) -> str:
         """What is written about a node, or ""."""

@@ -60,7 +60,7 @@ class Torque(PbsServer):
             SiteFault: the server knows none, or more than one, of that name.
         """
         require_form(HOST_NAME, name, "node")
-        return find_node(self.nodes(), name, "the batch server", _same_first_label)
+        return find_node(self.nodes(), name, is_same=_same_first_label)
 
     def note(self, node: str) -> str:
         """What is written about a node, or ""."""

@@ -19,7 +19,7 @@ class Node(t.NamedTuple):
 
 
 def find(names: t.Sequence[str], name: str) -> str:
-    nodes: t.Any = map(Node, names)
+    nodes: t.Any = tuple(map(Node, names))
     return find_node(nodes, name, "the server").name
 
 
