@@ -17,7 +17,7 @@ import time
 
 from ..cluster import lifecycle
 from ..system import daemons, ending, keys, network, places
-from ..system.state import Facts, LabError, Mount, NodePlan, Process, State, addresses
+from ..system.state import Facts, LabError, Mount, NodePlan, Process, State, addresses, stat_fields
 from ..torque_stand_in import SOCKETS
 from . import base
 from .boot import Order
@@ -173,4 +173,4 @@ def _end(facts: Facts) -> None:
 
 
 def _parent(pid: int) -> int:
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
+    return int(stat_fields(pid)[1])

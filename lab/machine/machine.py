@@ -22,7 +22,7 @@ import typing as t
 from ..cluster import lifecycle
 from ..system import keys, network, places
 from ..system.ending import DOWN_TIMEOUT_S
-from ..system.state import Facts, LabError, Process, State
+from ..system.state import Facts, LabError, Process, State, stat_fields
 from . import hardware, image
 
 NAME = "machine"
@@ -57,7 +57,7 @@ processor for many seconds, which is no fault of its own; to look for the reason
 
 
 class StalledError(LabError):
-    """The machine waits for what has happened or never will: it does not go on, and another boot does."""
+    """The machine waits, for a device that has answered or in a loop: it does not go on, and another boot does."""
 
 
 def state_of(lab: State) -> State:
@@ -100,7 +100,7 @@ def up(state: State, size: hardware.Size, cgroups_version: int) -> float:
             lifecycle.down(state)
             if not (left and isinstance(error, StalledError)):
                 raise
-            print("lab machine: it has stalled, and is booted once more", file=sys.stderr)
+            print(f"lab machine: {error}; it is booted once more", file=sys.stderr)
     raise AssertionError("the last boot returns or raises")
 
 
@@ -240,9 +240,8 @@ def booted_after(console: bytes) -> float:
 
 
 def used_cpu_s(pid: int) -> float:
-    """Return the seconds that all threads of a process, not yet waited for, have had of a processor (proc(5), stat)."""
-    words = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the seconds that all threads of a process not waited for have had of a processor (fields 14, 15)."""
+    return sum(map(int, stat_fields(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _wait(state: State, process: subprocess.Popen[bytes], console: pathlib.Path) -> float:

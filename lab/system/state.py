@@ -78,6 +78,17 @@ class NodePlan:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
 
 
+def stat_fields(pid: int) -> list[str]:
+    """Return /proc/PID/stat (proc(5)) from its third field on, the state.
+
+    Raises:
+        FileNotFoundError: there is no such process.
+    """
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    # the command's name may hold blanks and parentheses: count from the last one
+    return text.rpartition(")")[2].split()
+
+
 @dataclasses.dataclass(frozen=True)
 class Process:
     """A process that cannot be mistaken for a later one of the same number.
@@ -93,11 +104,9 @@ class Process:
     def of(cls, pid: int) -> Process:
         """Raises ProcessLookupError when there is none, or only its remains."""
         try:
-            text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+            fields = stat_fields(pid)
         except FileNotFoundError as error:
             raise ProcessLookupError(pid) from error
-        # the command's name may hold blanks and parentheses: count from the last one
-        fields = text.rpartition(")")[2].split()
         if fields[0] in "ZX":
             raise ProcessLookupError(pid)
         return cls(pid, int(fields[19]))

@@ -91,12 +91,12 @@ def test_machine_that_has_stalled_is_booted_again_and_not_for_ever(
 def test_machine_that_uses_its_processors_and_says_nothing_has_stalled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """A loop in place of a kernel that waits in one."""
+    """A loop in place of a kernel that waits in one; it ends with the test."""
     monkeypatch.setattr(machine, "BOOT_CPU_S", 0.1)
     state = machine.state_of(State(tmp_path / "lab"))
     console = tmp_path / "console.log"
     console.touch()
-    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as process:
+    with subprocess.Popen(["sh", "-c", "while kill -0 $PPID; do :; done"]) as process:
         try:
             with pytest.raises(machine.StalledError, match="of processor time, and has not booted"):
                 machine._wait(state, process, console)
