@@ -36,8 +36,8 @@ take() {
 
 [ $# -gt 0 ] || { sed -n '6,11s/^# //p' "$0"; exit 2; }
 : >"$logs/table"
-taken=$(mktemp -d)
-trap 'rm -rf "$taken"' EXIT
+taken=$logs/taken
+rm -rf "$taken" && mkdir "$taken"
 chains=() beside=() backwards=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
     chains+=("$1")

@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 import typing as t
@@ -220,38 +221,45 @@ def allowed(process: int) -> set[tuple[int, ...]]:
     return {thread.allowed for thread in threads.read_threads(process)}
 
 
-def test_threads_of_real_processes_follow_their_load_onto_a_core_more_and_back(
+BUSY_THREADS = """
+import hashlib, os, sys, threading, time
+for _thread in range(2):
+    threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 2**31 - 1), daemon=True).start()
+while os.getppid() == int(sys.argv[1]):
+    time.sleep(0.5)
+"""
+"""Two threads that compute outside of Python's lock, until the test ends the process, or has ended itself."""
+
+
+def test_threads_of_a_real_process_follow_their_load_onto_a_core_more_and_back(
     node: Node, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loops in place of a guest's servers: whatever else runs here, they want a core each, and none when they stop."""
+    """Whatever else runs on this machine, its threads want a core each, and none while they are stopped."""
     cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
     monkeypatch.setattr(balancer, "ROUND_S", 0.2)
     part = node.part()
     directory = node.settings.start_dir(part.job_id, part.start) / "vcn1-1"
     directory.mkdir(parents=True)
     claims.claim(directory, Pins((), cores, 1))
-    processes = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _core in cores]
-    first, *others = (process.pid for process in processes)
+    server = subprocess.Popen([sys.executable, "-c", BUSY_THREADS, str(os.getpid())])
     log: list[str] = []
     worker = balancer.Balancer(
-        part, node.settings, [directory], log.append, lambda _directory: (first, tuple(others)), lambda: False
+        part, node.settings, [directory], log.append, lambda _directory: (server.pid, ()), lambda: False
     )
 
     def follow_until(where: set[tuple[int, ...]]) -> None:
         end = time.monotonic() + PATIENCE_S
-        while not log or any(allowed(process.pid) != where for process in processes):
-            assert time.monotonic() < end, ([allowed(process.pid) for process in processes], log)
-            assert [process.poll() for process in processes] == [None] * len(processes)
+        while allowed(server.pid) != where or not log:
+            assert time.monotonic() < end, (allowed(server.pid), log)
+            assert server.poll() is None
             threading.Event().wait(worker.due_s())
             worker.follow()
 
     try:
         follow_until({cores})
-        for process in processes:
-            process.send_signal(signal.SIGSTOP)
+        server.send_signal(signal.SIGSTOP)
         follow_until({cores[:1]})
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        server.kill()
+        server.wait()
     assert ["2 in place of 1" in log[0], "1 in place of 2" in log[-1]] == [True, True]
