@@ -141,22 +141,25 @@ def read(path: pathlib.Path = PATH, *, owner_uid: int | None = 0) -> PolicyFile:
         SiteFault: see `load`.
         PolicyErrors: see `load`.
     """
-    return parse(_content(path, owner_uid), path, compiled=KEPT if path == PATH else None)
+    text, mode = _content(path, owner_uid)
+    compiled = functools.partial(read_compiled, place=KEPT, mode=0o444 if mode & stat.S_IROTH else 0o400)
+    return parse(text, path, read_text=compiled if path == PATH else read_entries)
 
 
-def parse(text: str, file: pathlib.Path | str, *, compiled: pathlib.Path | None = None) -> PolicyFile:
+def parse(
+    text: str, file: pathlib.Path | str, *, read_text: t.Callable[[str], list[Entry]] = read_entries
+) -> PolicyFile:
     """Read a configuration out of a text.
 
     Args:
         text: YAML.
         file: what it is called in messages.
-        compiled: where it is kept what YAML made of it; None: nowhere.
+        read_text: `read_entries`, or what keeps what YAML made of it.
 
     Raises:
         WrongPolicy: it is not YAML.
         PolicyErrors: something in it is wrong; all of it is named.
     """
-    read_text = read_entries if compiled is None else functools.partial(read_compiled, place=compiled)
     try:
         entries = read_text(text)
     except NotEntries as error:
@@ -179,7 +182,8 @@ def _read_lines(text: str) -> Policy:
     return Policy(**values)
 
 
-def _content(path: pathlib.Path, owner_uid: int | None) -> str:
+def _content(path: pathlib.Path, owner_uid: int | None) -> tuple[str, int]:
+    """Return the text of the configuration, and the mode of its file."""
     what = f"the site's configuration {path}"
     try:
         # what is no file must not hold us up
@@ -194,7 +198,7 @@ def _content(path: pathlib.Path, owner_uid: int | None) -> str:
             content = stream.read(MAX_FILE + 1)
         if len(content) > MAX_FILE:
             raise SiteFault(what, f"is longer than {MAX_FILE >> 20} MiB: this is no configuration of vTorque")
-        return content.decode()
+        return content.decode(), facts.st_mode
     except FileNotFoundError:
         if path.is_symlink():
             raise SiteFault(what, f"is a link to {path.readlink()}, which is not there") from None

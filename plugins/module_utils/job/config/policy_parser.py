@@ -3,17 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands in vtorque.yml, line by line, before anybody asks what it means.
 
-Every hook and every node's part of a job reads the configuration, which hardly ever changes, and of that most was the
-time in which YAML's library is loaded.  So it is kept what YAML made of the text: 13 ms of processor time less for the
-prologue's hook (93 ms, 80 ms with it) and 14 ms for its node's part (119 ms, 105 ms), medians of 20 runs: 27 ms of each
-start.  It goes when YAML's library and the reading take less than 20 ms of a start together.
+Every hook, every node's part of a job and every `vsub` reads the configuration, which hardly ever changes, and of that
+most was the time in which YAML's library is loaded.  So it is kept what YAML made of the text, beside the text: 13 ms of
+processor time less for the prologue's hook (93 ms, 80 ms with it) and 14 ms for its node's part (119 ms, 105 ms),
+medians of 20 runs: 27 ms of each start.  It goes when YAML's library and the reading take less than 20 ms of a start
+together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -26,7 +26,7 @@ from ...system import files
 from ..request.value_types import format_value
 
 MAX_DEPTH = 20
-FORM = 1
+FORM = 2
 """Of what is kept; another is not read."""
 
 
@@ -77,28 +77,28 @@ def read_entries(text: str) -> list[Entry]:
         raise NotEntries(f"not YAML: {error.object[error.start]!a} is no character of a text") from None
 
 
-def read_compiled(text: str, place: pathlib.Path) -> list[Entry]:
+def read_compiled(text: str, place: pathlib.Path, *, mode: int = 0o400) -> list[Entry]:
     """`read_entries`, from where it is kept what they are when they were read before; root keeps it.
 
     Args:
         text: YAML.
         place: a file of root's, in a directory that is root's.
+        mode: who may read what is kept: 0o444 where everybody may read the text itself, as `vsub` does.
 
     Raises:
         NotEntries: see there.
     """
-    digest = hashlib.sha256(text.encode()).hexdigest()
     with contextlib.suppress(OSError, VTorqueError, KeyError, TypeError):
         compiled = files.read_json(place)
-        if compiled["form"] == FORM and compiled["sha256"] == digest:
+        if compiled["form"] == FORM and compiled["text"] == text:
             return [Entry(**one) for one in compiled["entries"]]
     entries = read_entries(text)
     # what JSON cannot tell apart, or not at all (a date, a number that is none), is read anew each time
     if os.geteuid() == 0 and place.parent.is_dir() and all(_plain(entry.raw) for entry in entries):
-        content = {"form": FORM, "sha256": digest, "entries": [dataclasses.asdict(entry) for entry in entries]}
+        content = {"form": FORM, "text": text, "entries": [dataclasses.asdict(entry) for entry in entries]}
         # a full /run takes nothing away from who reads, nor does a number of too many digits
         with contextlib.suppress(VTorqueError, ValueError):
-            files.write(place, json.dumps(content))
+            files.write(place, json.dumps(content), mode=mode)
     return entries
 
 

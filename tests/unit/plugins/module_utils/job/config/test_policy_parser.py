@@ -10,7 +10,7 @@ import pathlib
 import re
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_parser
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import policy_file, policy_parser
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_parser import (
     NotEntries,
     read_compiled,
@@ -47,21 +47,35 @@ def test_configuration_in_the_cache_is_not_parsed_again(place: pathlib.Path, mon
 
 @pytest.mark.parametrize(
     "spoiled",
-    ["", "{", "[]", '{"form": 1}', '{"form": 2, "sha256": "DIGEST", "entries": []}',
-     '{"form": 1, "sha256": "DIGEST", "entries": [{"nobody": 1}]}', '{"form": 1, "sha256": "DIGEST", "entries": 7}'],
+    ["", "{", "[]", '{"form": 2}', '{"form": 1, "text": TEXT, "entries": []}',
+     '{"form": 2, "text": TEXT, "entries": [{"nobody": 1}]}', '{"form": 2, "text": TEXT, "entries": 7}'],
 )  # fmt: skip
 def test_configuration_changed_since_is_parsed_again(place: pathlib.Path, spoiled: str) -> None:
     wanted = read_compiled(TEXT, place)
-    digest = json.loads(place.read_text())["sha256"]
     place.chmod(0o600)
-    place.write_text(spoiled.replace("DIGEST", digest))
+    place.write_text(spoiled.replace("TEXT", json.dumps(TEXT)))
     assert read_compiled(TEXT, place) == wanted
     assert json.loads(place.read_text())["entries"][0]["name"] == "bridge"
 
 
+@pytest.mark.parametrize(("mode", "compiled_mode"), [(0o644, 0o444), (0o640, 0o400), (0o600, 0o400)])
+def test_cache_may_be_read_by_those_who_may_read_the_configuration(
+    tmp_path: pathlib.Path, place: pathlib.Path, monkeypatch: pytest.MonkeyPatch, mode: int, compiled_mode: int
+) -> None:
+    path = tmp_path / "vtorque.yml"
+    path.write_text(TEXT.replace("mac_prefix: 52:54:00\nparallel: no\n", "").partition("ntp_")[0])
+    path.chmod(mode)
+    monkeypatch.setattr(policy_file, "PATH", path)
+    monkeypatch.setattr(policy_file, "KEPT", place)
+    policy = policy_file.load(path)
+    assert place.stat().st_mode & 0o777 == compiled_mode
+    monkeypatch.setattr(policy_parser, "read_entries", unread)
+    assert policy_file.load(path) == policy
+
+
 def test_cache_that_others_can_write_is_not_used(place: pathlib.Path) -> None:
     wanted = read_compiled(TEXT, place)
-    place.write_text(place.read_text().replace("br7", "br8"))
+    place.write_text(place.read_text().replace('"raw": "br7"', '"raw": "br8"'))
     assert read_compiled(TEXT, place)[0].raw == "br8"  # root may say so
     place.chmod(0o666)
     assert read_compiled(TEXT, place) == wanted
