@@ -139,7 +139,7 @@ class ActionModule(JobAction):
             host = str(variables.get("ansible_host", part.node))
             command = ssh_command(program, host, ansible_setting("DEFAULT_TIMEOUT", CONNECTION_S))
             return NodeCall(part.node, command, far=True)
-        begun = find_early_request(place, part) if part.do == "present" and prefix is None else None
+        begun = find_early_request(place, part) if prefix is None else None
         return NodeCall(part.node, local_command(program), begun)
 
     def _request(

@@ -53,8 +53,8 @@ HOOK_WRITING_S = 1.0
 Waits: the hook.
 Why: a few small files."""
 EARLY_NODE_END_S = 0.5
-"""Bounds: the end of a `vtorque-node` that is not needed.
-Waits: the prologue.
+"""Bounds: the end of a `vtorque-node` that was started early and is not needed.
+Waits: the hook.
 Why: it notices the end of its standard input at once."""
 HOOK_END_S = EARLY_NODE_END_S + SYSLOG_S + HOOK_WRITING_S
 """Bounds: what a hook does after the removal.

@@ -20,7 +20,9 @@ NAME = "fast_start"
 MARK = f"/run/vtorque/{NAME}"
 CONFIG = "/etc/vtorque/vtorque.yml"
 EARLY = "--early"
-"""Argument of `vtorque-node` with which it loads what it needs before it reads a request."""
+"""Argument of `vtorque-node` with which it loads what guests need before it reads a request."""
+EARLY_REMOVAL = "--early-removal"
+"""The same for a request that takes guests away."""
 LIMIT = 200
 """Bytes of a mark that are read."""
 

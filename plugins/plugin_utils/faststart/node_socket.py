@@ -27,7 +27,7 @@ VARIABLE = "VTORQUE_EARLY_NODE"
 @leaves_nothing
 def digest(part: messages.NodePart) -> str:
     """Return a digest of what a node is asked, whatever time it gets; keys are part of it."""
-    text = json.dumps(form.to_dict(dataclasses.replace(part, do="present", timeout_s=0.0)), sort_keys=True)
+    text = json.dumps(form.to_dict(dataclasses.replace(part, timeout_s=0.0)), sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 

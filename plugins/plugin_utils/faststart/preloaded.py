@@ -30,20 +30,26 @@ class PreloadedRunner(PlaybookRunner):
         """Return whether there are settings of an earlier job, which are most probably ours too."""
         return self._process is None and self.settings.is_file()
 
-    def begin(self, variables: t.Mapping[str, str] | None = None, inherited: t.Sequence[int] = ()) -> None:
+    def begin(
+        self,
+        variables: t.Mapping[str, str] | None = None,
+        inherited: t.Sequence[int] = (),
+        *,
+        idle: bool = True,
+    ) -> None:
         """Let it load with the settings of the last job; without any, it is begun later.
-
-        Until there is a playbook to run, it has only the time that nobody else wants: what decides when the guests
-        begin to boot loads beside it.
 
         Args:
             variables: what it finds in its environment.
             inherited: descriptors that it gets under their numbers.
+            idle: until there is a playbook to run, it has only the time that nobody else wants: what decides when the
+                guests begin to boot loads beside it.
         """
         with contextlib.suppress(OSError):
             if self.ready_to_begin():
                 self._process = supervised.begin(self._command, {**self._environment(), **(variables or {})}, inherited)
-                _schedule(self._process.pid, os.SCHED_IDLE)
+                if idle:
+                    _schedule(self._process.pid, os.SCHED_IDLE)
 
     @property
     def loading(self) -> bool:

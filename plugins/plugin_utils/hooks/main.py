@@ -27,6 +27,7 @@ from ...module_utils.system.process import signals
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SYSLOG_S
 from ..faststart import mark
+from ..faststart.early_removal import EarlyRemoval
 from ..faststart.head_start import HeadStart
 from ..faststart.preloaded import PreloadedRunner
 from ..faststart.spawn import EarlyProgram
@@ -85,20 +86,33 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
             return prologue.run(call, places, runner, began=hook_began(), head_start=head_start)
-    from ...module_utils.job.hooks import epilogue  # which a prologue does without
-
     if call.role == Role.END_FIRST:
-        from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
-
-        try:
-            epilogue.run(call, places, began=hook_began(), end_leftovers=leftover_processes.end_leftovers)
-        finally:
-            from . import start_sweep  # 3 ms that a prologue does not pay
-
-            start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
+        _end_first(call, places)
     elif call.role == Role.END_OTHER:
+        from ...module_utils.job.hooks import epilogue  # which a prologue does without
+
         epilogue.run_sister(call, places)
     return None
+
+
+def _end_first(call: HookCall, places: Places) -> None:
+    """The epilogue of the mother superior."""
+    try:
+        with (
+            PreloadedRunner(places.ansible, places.run_dir) as runner,
+            EarlyRemoval(places.node, runner, place=places.run_dir / mark.NAME, config=places.config) as early,
+        ):
+            if call.marked:
+                early.begin()
+            from ...module_utils.job.hooks import epilogue  # while both load beside us
+            from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
+
+            end_leftovers = leftover_processes.end_leftovers
+            epilogue.run(call, places, runner, began=hook_began(), early=early, end_leftovers=end_leftovers)
+    finally:
+        from . import start_sweep  # 3 ms that a prologue does not pay
+
+        start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
 
 
 def _print_error(text: str) -> None:

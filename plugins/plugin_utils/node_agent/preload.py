@@ -23,12 +23,25 @@ OF_WARM_STARTS = (f"{present_absent.__package__}.creation.warm_starts",)
 """What it imports instead where guests start from templates; one that boots all the same waits for the other."""
 
 
+OF_REMOVALS = ("libvirt",)
+"""What `absent` imports."""
+
+
 def load_needed(*, warm: bool) -> None:
     """Before a worker is begun: it finds it loaded, as does the process that makes the guests, and what comes last.
 
     Args:
         warm: guests start from templates here, where there is one.
     """
-    for name in (*NEEDED, *(OF_WARM_STARTS if warm else OF_BOOTS)):
+    _load(*NEEDED, *(OF_WARM_STARTS if warm else OF_BOOTS))
+
+
+def load_for_removal() -> None:
+    """Before the request to remove a start is read."""
+    _load(*OF_REMOVALS)
+
+
+def _load(*names: str) -> None:
+    for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

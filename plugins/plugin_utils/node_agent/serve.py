@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`vtorque-node`: one node's part of a job, asked in a line of JSON on standard input and answered in one.
 
-Whose guests are ready may be told of the whole job, by a second line.  With `--early` everything that will be needed
-is loaded before the request is read.
+Whose guests are ready may be told of the whole job, by a second line.  With `--early` or `--early-removal` everything
+that will be needed is loaded before the request is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...module_utils.wire.messages import JobMap
 from ...module_utils.wire.node_command import END_LEFTOVERS
 from ..bridge import exclusive_note
 from ..bridge.node_settings import LoadPolicy, host_name, policy_loader, settings_of
-from ..faststart.mark import EARLY
+from ..faststart.mark import EARLY, EARLY_REMOVAL
 from . import preload
 from .errors import ANSWERED, error_of
 from .handlers import KINDS, SECOND, Call, Kind, decoders_of
@@ -52,6 +52,8 @@ def main() -> int:
         except VTorqueError:  # it is tried again, and reported, when it is needed
             load = policy_loader()
         preload.load_needed(warm=warm)
+    elif sys.argv[1:] == [EARLY_REMOVAL]:
+        preload.load_for_removal()
     stream = sys.stdin.buffer
     with contextlib.suppress(BrokenPipeError), handover.CallerEnd() as hold:
         answer = respond(stream, Call(os.environ, load, caller=1, hold=hold))

@@ -25,9 +25,9 @@ WALKED = (
     "module_utils.state.shell_message",
     "module_utils.system.acl", "module_utils.system.clock", "module_utils.system.files",
     "module_utils.system.process.process_id",
-    "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.job_actions.start_files",
+    "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.faststart.early_removal",
+    "plugin_utils.faststart.early_login", "plugin_utils.job_actions.start_files",
     "plugin_utils.job_actions.shell_access", "plugin_utils.job_actions.node_connection",
-    "plugin_utils.faststart.early_login",
     "action.job_plan", "action.job_guests", "action.job_record",
 )  # fmt: skip
 STAND_INS = {f"module_utils.node.{name}": name for name in stand_in.WORDS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pathlib
 import subprocess
 import time
 import typing as t
@@ -36,6 +37,7 @@ from ..records.samples import series_file
 from ..records.transfer import delivery, transfer_format
 from ..request.value_types import encode_value
 from . import playbook, user_script
+from .ansible_process import PlaybookRunner
 from .live_log import log_wishes
 from .start import Places, Start
 
@@ -53,13 +55,41 @@ EndLeftovers = t.Callable[[HookCall, Start, Policy, float, t.IO[bytes]], None]
 """Ends what the job left on this node itself (`plugin_utils/bridge/upkeep/leftover_processes.py`)."""
 
 
-def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLeftovers | None = None) -> None:
+class EarlyEnd(t.Protocol):
+    """May begin what the playbook will ask of this node (`plugin_utils/faststart/early_removal.py`)."""
+
+    def go(self, part: NodePart, *, directory: pathlib.Path, until: float) -> None:
+        """Ask this node to remove its guests, beside us."""
+
+    def end(self) -> None:
+        """End what has begun."""
+
+
+class _Newest(t.NamedTuple):
+    """What only the newest start of a job gets; an older one has no more than what it left on this node."""
+
+    runner: PlaybookRunner
+    early: EarlyEnd
+    end_leftovers: EndLeftovers | None
+
+
+def run(
+    call: HookCall,
+    places: Places,
+    runner: PlaybookRunner,
+    *,
+    began: float,
+    early: EarlyEnd,
+    end_leftovers: EndLeftovers | None = None,
+) -> None:
     """Remove what there is of the job on all its nodes, and close its record.
 
     Nothing to remove is no fault: the prologue may have never run, or refused the job.
 
     Args:
+        runner: runs the playbook.
         began: when the batch system started the hook, in seconds of the monotonic clock.
+        early: may begin what the playbook will ask of this node.
         end_leftovers: ends what the job left on this node itself, when its guests are gone.
 
     Raises:
@@ -75,18 +105,16 @@ def run(call: HookCall, places: Places, *, began: float, end_leftovers: EndLefto
     event_log.configure(log_settings_of(policy), component="epilogue")
     if broken is not None:  # of what the site wants, nothing that hurts is guessed
         end_leftovers = None
+    if not policy.fast_start:
+        early.end()
     ends = open_hooks(policy.batch_system).hook_ends(call, policy, began)
     until = hook_call.deadline(ends, began=began, at_most_s=float("inf"))
     left: VTorqueError | None = None
     with _handed_over(call, numbers, places, policy):
         for number in sorted(numbers, reverse=True):
             start = Start(call.job_id, number, places)
-            # the inventory speaks of the newest start; what an older one left is on this node
-            alone = number != max(numbers)
-            left = (
-                _end(call, start, policy, began, until, alone=alone, end_leftovers=None if alone else end_leftovers)
-                or left
-            )
+            newest = _Newest(runner, early, end_leftovers) if number == max(numbers) else None
+            left = _end(call, start, policy, began, until, newest) or left
     if left is not None:
         raise left
 
@@ -126,9 +154,7 @@ def _end(
     policy: Policy,
     began: float,
     until: float,
-    *,
-    alone: bool,
-    end_leftovers: EndLeftovers | None,
+    newest: _Newest | None,
 ) -> VTorqueError | None:
     level = _log_level(start, policy)
     event_log.configure(job_level=level)
@@ -138,19 +164,21 @@ def _end(
             log, f"the end of start {start.number} begins, {until - time.monotonic():.0f} s are left", event_log.DEBUG
         )
         made = (start.directory / layout.PLAN).exists() or start.guests_directory.exists()
-        if made and not alone:
-            _run_users(start, policy, until, log)
         if made:
-            failed = None if alone else _run_playbook(start, policy, until, log, detail=level != event_log.INFO)
-            if alone or failed is not None or start.guests_directory.exists():
-                node = call.mother_superior or os.uname().nodename
+            node = call.mother_superior or os.uname().nodename
+            failed = None
+            if newest is not None:
+                _run_users(start, policy, until, log)
+                _begin_removal(start, node, until, newest.early)
+                failed = _run_playbook(start, policy, until, log, newest.runner, detail=level != event_log.INFO)
+            if newest is None or failed is not None or start.guests_directory.exists():
                 failed = playbook.remove_here(start, node, timeout_s=playbook.removal_time_s(until), log=log)
             left = left or failed
         if left is not None:
             playbook.note(log, f"left behind: {left}", event_log.ERROR)
-        if end_leftovers is not None:
+        if newest is not None and newest.end_leftovers is not None:
             try:
-                end_leftovers(call, start, policy, until, log)
+                newest.end_leftovers(call, start, policy, until, log)
             except (VTorqueError, OSError) as error:
                 playbook.note(log, f"processes of the job may be left on this node: {error}", event_log.WARNING)
         try:
@@ -201,12 +229,26 @@ def _run_users(start: Start, policy: Policy, until: float, log: t.IO[bytes]) -> 
         user_script.run(script, job, start, policy, timeout_s=timeout_s, log=log)
 
 
-def _run_playbook(start: Start, policy: Policy, until: float, log: t.IO[bytes], *, detail: bool) -> VTorqueError | None:
+def _begin_removal(start: Start, node: str, until: float, early: EarlyEnd) -> None:
+    """Have this node asked for what the playbook will ask of it; what fails here fails there again."""
+    with contextlib.suppress(OSError, VTorqueError):
+        (start.directory / layout.ASKED).unlink(missing_ok=True)
+        if (
+            start.guests_directory.exists()
+        ):  # one that stays bare need not have libvirt, and what knows that is the plan
+            part = NodePart.removal(start.job_id, start.number, node, 0.0)
+            early.go(part, directory=start.directory, until=until)
+
+
+def _run_playbook(
+    start: Start, policy: Policy, until: float, log: t.IO[bytes], runner: PlaybookRunner, *, detail: bool
+) -> VTorqueError | None:
     if not (start.directory / layout.INVENTORY).exists():
         return VTorqueError("the epilogue was not played", "the prologue left no inventory")
     for path in start.directory.glob("error*.json"):  # of the prologue
         path.unlink()
-    return playbook.run_playbook(start, "epilogue", until=until, log=log, plain=not policy.fast_start, detail=detail)
+    plain = not policy.fast_start
+    return playbook.run_playbook(start, "epilogue", until=until, log=log, runner=runner, plain=plain, detail=detail)
 
 
 def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError | None, log: t.IO[bytes]) -> None:
