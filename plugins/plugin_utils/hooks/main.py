@@ -89,9 +89,7 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
     if call.role == Role.END_FIRST:
         _end_first(call, places)
     elif call.role == Role.END_OTHER:
-        from ...module_utils.job.hooks import epilogue  # which a prologue does without
-
-        epilogue.run_sister(call, places)
+        _load_epilogue().run_sister(call, places)
     return None
 
 
@@ -104,8 +102,8 @@ def _end_first(call: HookCall, places: Places) -> None:
         ):
             if call.marked:
                 early.begin()
-            from ...module_utils.job.hooks import epilogue  # while both load beside us
-            from ..bridge.upkeep import leftover_processes  # as above: the epilogue's alone
+            epilogue = _load_epilogue()  # while both load beside us
+            from ..bridge.upkeep import leftover_processes  # this epilogue's alone
 
             end_leftovers = leftover_processes.end_leftovers
             epilogue.run(call, places, runner, began=hook_began(), early=early, end_leftovers=end_leftovers)
@@ -113,6 +111,12 @@ def _end_first(call: HookCall, places: Places) -> None:
         from . import start_sweep  # 3 ms that a prologue does not pay
 
         start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
+
+
+def _load_epilogue() -> types.ModuleType:
+    from ...module_utils.job.hooks import epilogue  # which a prologue does without
+
+    return epilogue
 
 
 def _print_error(text: str) -> None:
