@@ -34,6 +34,7 @@ from .trouble import (
     check_message,
     check_nobody_blamed,
     check_offline,
+    check_well,
     delete_booting,
     drop,
     end_by_term,
@@ -42,6 +43,7 @@ from .trouble import (
     guest_on,
     kill,
     left_on,
+    libvirt_away,
     never_ready,
     open_gate,
     restart_libvirt,
@@ -361,21 +363,39 @@ def test_libvirt_of_the_sister_restarts_under_the_job(site: Site) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
 def test_libvirt_restarts_while_guests_boot(site: Site, node: str) -> None:
-    """The job is held, as its bound is, both nodes undo it; that node bears our note until a sweep finds it well."""
+    """Its guest lives on, and the start goes on when it is back."""
+    job_id = site.submit(*site.batch.pair, stdin="hostname\n")
+    booting(site, job_id)
+    # a domain that runs may still be on the way to whom it was started for
+    speaks = f"test -s /var/lib/vtorque/guests/{site.batch.full_id(job_id)}.1/vcn*/console.log"
+    site.wait_for("the guest's first line", lambda: site.on(node, "/bin/sh", "-c", speaks).returncode == 0)
+    restart_libvirt(site, node)
+    ended = finish(site, job_id)
+    assert (ended.exit_status, ended.err) == (0, "")
+    assert site.facts(job_id)["start_count"] == "1"
+    assert site.left_on_nodes() == []
+    check_nobody_blamed(site)
+
+
+@pytest.mark.both
+@pytest.mark.full
+@pytest.mark.parametrize("node", NODES, ids=["mother superior", "sister"])
+def test_libvirt_is_lost_while_guests_boot(site: Site, node: str) -> None:
+    """The job is held, as its bound is; that node bears our note until it has libvirt and a sweep finds it well."""
     with never_ready(site) as request:
         job_id = site.submit(*site.batch.pair, "-vm", request, stdin="echo RAN\n")
         booting(site, job_id)
-        restart_libvirt(site, node)
-        # by its word on what it did just then: a domain that runs may still be on the way to whom it was started for
-        facts = check_held(site, job_id, f"{node}: libvirt")
-        assert site.left_on_nodes() == []
+        with libvirt_away(site, node):
+            facts = check_held(site, job_id, f"{node}: libvirt")
     assert facts["start_count"] == "1"
     assert "RAN" not in site.read(facts["Output_Path"].partition(":")[2])
     nodes = site.nodes()
     check_offline(nodes[node], "libvirt", job_id)
     assert [one for name, one in nodes.items() if name in NODES and name != node] == [WELL]
-    assert sweep(site, node).returncode == 0
+    site.wait_for("the sweep to find nothing", lambda: sweep(site, node).returncode == 0)
+    check_well(site, node)
     check_nobody_blamed(site)
+    assert site.left_on_nodes() == []
     drop(site, job_id)
 
 

@@ -31,6 +31,7 @@ from .trouble import (
     open_gate,
     revive,
     sweep,
+    unmount,
 )
 
 START_WAYS = cases(BOOTED, "fast")
@@ -127,12 +128,12 @@ FAULTS = {
     "no room": Fault(
         "disk", STATE,
         f"mount -t tmpfs -o size=100m,mode=711 trouble {STATE} && head -c 60m /dev/zero >{STATE}/used",
-        f"umount {STATE}",
+        unmount(STATE),
     ),
     "full disk": Fault(
         "disk", STATE,
         f"mount -t tmpfs -o size=1m,mode=711 trouble {STATE}; head -c 2m /dev/zero >{STATE}/full || true",
-        f"umount {STATE}",
+        unmount(STATE),
     ),
     "no bridge": Fault("bridge", "bridge br0", BRIDGE_AWAY, BRIDGE_BACK),
     "no qemu-img": Fault(

@@ -120,7 +120,7 @@ def check_well(site: Site, node: str) -> None:
 
 def check_nobody_blamed(site: Site) -> None:
     """No node is offline, and none bears a note."""
-    assert all(node.usable and not node.note for node in site.nodes().values())
+    assert {name: node for name, node in site.nodes().items() if node.note or not node.usable} == {}
 
 
 def drop(site: Site, *job_ids: str, patient: bool = False) -> None:
@@ -310,8 +310,18 @@ def home_server(site: Site) -> t.Iterator[None]:
 
 def restart_libvirt(site: Site, node: str) -> None:
     """It dies without a word, and is there again."""
+    with libvirt_away(site, node):
+        pass
+
+
+@contextlib.contextmanager
+def libvirt_away(site: Site, node: str) -> t.Iterator[None]:
+    """It has died without a word; afterwards it is there again."""
     site.root(node, "kill -9 $(cat /run/libvirtd.pid)")
-    site.root(node, revive("libvirt"))
+    try:
+        yield
+    finally:
+        site.root(node, revive("libvirt"))
 
 
 def restart_mom(site: Site, node: str, *options: str) -> None:
@@ -334,7 +344,12 @@ def mounted(site: Site, node: str, place: str, *, options: str, then: str = "tru
     try:
         yield
     finally:
-        site.root(node, f"umount {place}")
+        site.root(node, unmount(place))
+
+
+def unmount(place: str) -> str:
+    """The line of shell that takes a file system away, once the end of a job has closed its last file there."""
+    return f"for try in $(seq 150); do umount {place} && break; sleep 0.2; done; ! mountpoint -q {place}"
 
 
 @contextlib.contextmanager
