@@ -90,17 +90,14 @@ class EarlyRemoval:
     def end(self) -> None:
         """End what has begun and was asked nothing; done again it does nothing."""
         self._runner.end()
-        self._let_go()
+        node, self._node = self._node, None
+        if node is not None:
+            node.close()
 
     def __enter__(self) -> EarlyRemoval:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._let_go()
+        self.end()  # Ansible first, which keeps the program from noticing that nobody will ask it
         if self._program is not None:
             self._program.wait(EARLY_NODE_END_S)  # one that still removes goes on, under the lock of the start
-
-    def _let_go(self) -> None:
-        node, self._node = self._node, None
-        if node is not None:
-            node.close()

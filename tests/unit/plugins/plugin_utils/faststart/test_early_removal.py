@@ -162,9 +162,10 @@ def test_program_that_is_not_asked_ends(epilogue: t.Any) -> None:
     assert hook.removal._program.wait(60) == 3
 
 
-def test_hook_lets_go_of_its_descriptors(epilogue: t.Any) -> None:
+def test_hook_ends_ansible_and_lets_go_of_its_descriptors(epilogue: t.Any) -> None:
     hook = epilogue("pass")
     before = len(os.listdir("/proc/self/fd"))
     with hook.removal as removal:
         assert removal.begin() is not None
+    assert not hook.runner.loading
     assert len(os.listdir("/proc/self/fd")) == before
