@@ -26,6 +26,8 @@ from .fronts import Front, Seen
 
 JOB_TIMEOUT_S = 600
 """Under software emulation, on a machine that may be busy: generous."""
+LOOK_S = 1.0
+"""Between two looks at a job: each starts two interpreters, on the processors that the guest is emulated on."""
 
 
 class Failure(RuntimeError):
@@ -68,7 +70,7 @@ def follow(front: Front, job_id: str, console: Console) -> Seen:
             progress.update(task, description=f"{job_id}: {seen.state}")
             if time.monotonic() > end:
                 raise Failure(f"{job_id} did not end within {JOB_TIMEOUT_S} s")
-            pause.wait(0.2)
+            pause.wait(LOOK_S)
     return seen
 
 
@@ -93,7 +95,7 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
     return written, seen.exit_status
 
 
-WATCH = 'until [ -s "$1" ]; do sleep 0.02; done; stat -c %.3Y "$1"'
+WATCH = 'until [ -s "$1" ]; do sleep 0.2; done; stat -c %.3Y "$1"'
 """When the first line of a job was written: the file has no other."""
 FIRST_LINE_S = 5
 CONFIGURE = 'sed -i "/^warm_start:/d" "$1" && echo "warm_start: true" >>"$1"'
