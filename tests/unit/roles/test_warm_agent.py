@@ -415,6 +415,34 @@ def test_template_settled_has_no_identity_and_reports_that_it_may_be_saved(guest
 
 
 @pytest.mark.parametrize(
+    ("free_kib", "taken_mib"),
+    [(409600, [350]), (81920, [64]), (8192, []), (0, []), (67108864, [1024])],
+    ids=["most of it", "but what is spared", "little", "nothing", "what a boot may have used"],
+)
+def test_free_memory_is_zeros_before_it_is_saved(
+    guest: Watched, monkeypatch: pytest.MonkeyPatch, free_kib: int, taken_mib: list[int]
+) -> None:
+    taken: list[int] = []
+    monkeypatch.setattr(guest, "take_memory", taken.append)
+    guest.path("proc").mkdir()
+    guest.path("proc/meminfo").write_text(
+        f"MemTotal:  {free_kib + 9} kB\nMemFree:   {free_kib} kB\nMemAvailable: 1 kB\n"
+    )
+    assert f"vtorque-warm {TOKEN}" in _settled(guest)
+    assert [size >> 20 for size in taken] == taken_mib
+
+
+def test_memory_that_is_taken_is_given_back(guest: Watched) -> None:
+    def resident() -> int:
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+
+    before = resident()
+    guest.take_memory(64 << 20)
+    guest.take_memory(1 << 60)
+    assert resident() - before < (64 << 20) // 4096
+
+
+@pytest.mark.parametrize(
     ("trouble", "why"),
     [
         (lambda guest: guest.path("etc/ssh/ssh_host_rsa_key").touch(), "host keys are in the image"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import pathlib
 import shlex
@@ -17,6 +18,8 @@ import time
 import typing as t
 
 ARPHRD_ETHER, MS_BIND = 1, 4096
+MAP_POPULATE = getattr(mmap, "MAP_POPULATE", 0x8000)
+"""Python has it from release 3.10 on; the number of x86 and arm."""
 
 
 class StepError(Exception):
@@ -73,6 +76,11 @@ class System:
         """Start a program."""
         quiet = subprocess.DEVNULL
         return subprocess.Popen(arguments, stdin=quiet, stdout=quiet, stderr=quiet)
+
+    def take_memory(self, size_bytes: int) -> None:
+        """Take memory, which the kernel fills with zeros, and give it back; less where there is less."""
+        with contextlib.suppress(OSError):
+            mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | MAP_POPULATE).close()
 
     # files
 
