@@ -108,7 +108,7 @@ def test_guests_of_a_template_are_each_their_own(site: Site) -> None:
         # the template is root's, and knows nothing of a job
         modes = site.root(NODE, f"stat -c '%a %U' {place} {place}/mem {place}/disk.qcow2")
         assert modes == "700 root\n600 root\n600 root\n"
-        # what its kernel has freed is zeros, and takes no room: of 192 MiB 81 are used, and 118 were written by the boot
+        # what its kernel has freed is zeros, and takes no room: of 192 MiB 81 are used, and the boot wrote 118
         assert int(site.root(NODE, f"stat -c %s {place}/mem")) < 100 << 20
         message = "a-canary-of-this-job|PRIVATE KEY-----.b3BlbnNzaC"
         assert site.root(NODE, f"grep -aclE '{message}' {place}/mem {place}/disk.qcow2 || :") == ""
