@@ -26,7 +26,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import fo
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import node_socket
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions import node_connection
 
-from .task import FACTS, JOB_KEY, KEYS, Gone, Node, act, error, good, make_plan
+from .task import FACTS, JOB, JOB_KEY, KEYS, START, Gone, Node, act, error, good, make_plan
 
 SHOWN = {"rank": 0, "name": "vn1-3", "mac": "52:54:00:00:01:03", "address": "192.0.2.17"}
 SECOND = {**FACTS, "rank": 1, "name": "vn2-1", "mac": "52:54:00:00:02:01", "address": "192.0.2.18"}
@@ -241,6 +241,33 @@ def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
     assert result["changed"]
     assert result["removed"] == 2
     assert not act(job_guests, run_dir, Node(good()), state="absent", timeout=60)["changed"]
+
+
+@pytest.mark.parametrize(
+    ("job_id", "answers", "asked"),
+    [(JOB, True, []), ("1.other", True, ["n1"]), (JOB, False, ["n1"]), ("", True, ["n1"])],
+    ids=["this removal", "another", "no answer", "nothing was asked"],
+)
+def test_removal_that_the_hook_began_is_not_asked_for_again(
+    run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, job_id: str, answers: bool, asked: list[str]
+) -> None:
+    ours, theirs = socket.socketpair()
+    complaint = os.memfd_create("complaint")
+    monkeypatch.setenv(node_socket.VARIABLE, f"{ours.fileno()}.{complaint}")
+    if job_id:
+        part = messages.NodePart.removal(job_id, START, "n1", 0.0)
+        files.write(run_dir / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+    node = Node(good(removed=["slot 3"]))
+    node.put(run_dir.parents[1] / "prefix")
+    monkeypatch.setattr(job_guests, "node_program", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
+    with ours, theirs:
+        if answers:
+            theirs.sendall(f"{json.dumps(good(removed=['domain vn1-3', 'slot 3']))}\n".encode())
+        theirs.shutdown(socket.SHUT_WR)
+        result = act(job_guests, run_dir, node, state="absent", timeout=60, prefix=None)
+    os.close(complaint)
+    assert node.asked("absent") == asked
+    assert result["removed"] == (1 if asked else 2)
 
 
 USED = {
