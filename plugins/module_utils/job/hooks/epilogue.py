@@ -233,9 +233,8 @@ def _begin_removal(start: Start, node: str, until: float, early: EarlyEnd) -> No
     """Have this node asked for what the playbook will ask of it; what fails here fails there again."""
     with contextlib.suppress(OSError, VTorqueError):
         (start.directory / layout.ASKED).unlink(missing_ok=True)
-        if (
-            start.guests_directory.exists()
-        ):  # one that stays bare need not have libvirt, and what knows that is the plan
+        # a host that stays bare need not have libvirt, and what knows that is the plan
+        if start.guests_directory.exists():
             part = NodePart.removal(start.job_id, start.number, node, 0.0)
             early.go(part, directory=start.directory, until=until)
 
