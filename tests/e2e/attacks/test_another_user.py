@@ -166,8 +166,10 @@ for pid in job["pids"]:
 print(json.dumps(can))
 """
 PLACES = "find /run/vtorque /var/lib/vtorque /var/lib/libvirt/qemu /etc/vtorque -print"
-PUBLIC = re.compile(r"/(vmlinuz|initrd|known_hosts)|/etc/vtorque(/.*)?|/var/lib/vtorque/records")
-"""What everybody may read: what the image is made of, public keys, the site's configuration."""
+PUBLIC = re.compile(
+    r"/(vmlinuz|initrd|known_hosts)|/etc/vtorque(/.*)?|/run/vtorque/policy\.json|/var/lib/vtorque/records"
+)
+"""What everybody may read: what the image is made of, public keys, the site's configuration, also parsed."""
 PROCESSES = "pgrep -f 'cli.vtorque_|^[^ ]*qemu-system|vtorque-virtiofsd:|lab-torque|[l]ibvirtd'"
 
 
