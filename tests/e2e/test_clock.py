@@ -92,7 +92,7 @@ def test_clock_that_is_set_under_a_job(site: Site, other_clock_so: bytes, hours_
                 set_clock(seconds)
                 for node in NODES:
                     done = sweep(site, node, "--json")
-                    assert (done.returncode, done.stderr) == (0, ""), node
+                    assert (done.returncode, done.stderr) == (0, ""), (node, done.stdout)
                     report = json.loads(done.stdout)
                     assert (report["removed"], report["left"]) == ([], []), node
                     assert guest_on(site, node)
