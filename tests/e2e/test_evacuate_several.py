@@ -14,13 +14,16 @@ import typing as t
 
 import pytest
 
-from .conftest import Site, site_of
+from .conftest import JOB_TIMEOUT_S, Site, site_of
 from .mac_ports import one_port_each
 from .test_checkpoint import check_lines
 from .test_evacuate import HOME, NOTE, domains, evacuate
+from .test_mpi import DEBIAN, programs, ring
 from .trouble import MOM_CONFIG, REREAD, changed, home_server, wait_in_guest
 
 START_WAYS = ("fast",)  # a lab of other nodes
+
+__all__ = ["programs", "ring"]
 
 SOURCE, REFUSES, *TAKE = NODES = ("cn1", "cn2", "cn3", "cn4")
 JOB = ("-l", f"nodes={SOURCE}:ppn=2", "-vm", "vms_per_node=2,vcpus=1,ram=192M")
@@ -82,6 +85,34 @@ def test_guests_of_a_job_go_to_spare_nodes_of_their_own_past_one_that_refuses_an
         assert [(one["guest"], one["target"]) for one in moves] == list(zip(guests, TAKE, strict=True))
         free = [NOTE] * 3
         site.wait_for("free spares", lambda: [site.nodes()[one].note for one in (REFUSES, *TAKE)] == free)
+    assert [ports[one["mac"]][-1] for one in moves] == TAKE
+
+
+@pytest.mark.full
+def test_ring_of_mpi_goes_on_while_its_guests_move(site: Site, ring: str) -> None:
+    """Each message is checked by who gets it."""
+    script = f'HOSTS=$PBS_NODEFILE\necho up\n{ring}\nmpirun --hostfile "$HOSTS" /tmp/ring ~/go\necho ended $?\n'
+    keys = f"vms_per_node=2,{DEBIAN},vcpus=1"
+    with spare_nodes(site), one_port_each(site) as ports:
+        job_id = site.submit("-l", f"nodes={SOURCE}:ppn=2", "-vm", keys, stdin=script)
+
+        def wait_for_rounds(number: int) -> None:
+            wanted = site.output_so_far(job_id).count("\nline ") + number
+            patience_s = PATIENCE["prologue_timeout"] + JOB_TIMEOUT_S
+            rounds = f"round {wanted} of the ring"
+            site.wait_for(rounds, lambda: site.output_so_far(job_id).count("\nline ") >= wanted, timeout_s=patience_s)
+
+        wait_for_rounds(2)
+        status, rows = evacuate(site)
+        assert (status, [(row["target"], row["why"]) for row in rows]) == (0, [(node, "") for node in TAKE])
+        assert domains(site, SOURCE) == []
+        wait_for_rounds(20)
+        site.root("fe", "touch /home/alice/go")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, "ended 0"), (ended.out, ended.err)
+        check_lines(ended.out)
+        assert "ring broken" not in ended.out
+        moves = json.loads(site.stored(SOURCE, job_id))["moves"]
     assert [ports[one["mac"]][-1] for one in moves] == TAKE
 
 
