@@ -38,14 +38,15 @@ def caught() -> t.Iterator[int]:
     """A descriptor on which each signal arrives as a byte with its number, instead of having its effect."""
 
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    former = {number: signal.signal(number, _noted) for number in FORWARDED}
+    # a signal that came before the interpreter knows where to write its number would be lost
     before = signal.set_wakeup_fd(writing)
+    former = {number: signal.signal(number, _noted) for number in FORWARDED}
     try:
         yield reading
     finally:
-        signal.set_wakeup_fd(before)
         for number, action in former.items():
             signal.signal(number, action)
+        signal.set_wakeup_fd(before)
         os.close(reading)
         os.close(writing)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import typing as t
 
+import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import job_signals
 
 SHELL = """
@@ -82,3 +83,20 @@ def test_suspension_is_no_signal_for_the_others() -> None:
             assert select.select([witness.fileno()], [], [], 60)[0]
             heard += witness.read() or b""
         assert heard == bytes([signal.SIGUSR2])
+
+
+def test_signal_that_comes_while_others_are_not_caught_yet_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancel that comes when the job's shell begins reaches the guest."""
+    install = signal.signal
+    sent = []
+
+    def send_at_once(number: int, action: t.Any) -> t.Any:
+        former = install(number, action)
+        if number == signal.SIGUSR1 and not sent:
+            sent.append(number)
+            os.kill(os.getpid(), number)
+        return former
+
+    monkeypatch.setattr(signal, "signal", send_at_once)
+    with job_signals.caught() as wakeup:
+        assert os.read(wakeup, 16) == bytes([signal.SIGUSR1])

@@ -46,19 +46,25 @@ class Silent:
         self._said, self.stdin = os.pipe()
         self._bell = bell
         self.heard = b""
+        self.notified = 0
 
     def play(self) -> None:
         """Stop the shell, let it go on, and end when it has rung for both."""
-        while signal.getsignal(signal.SIGCONT) == signal.SIG_DFL:
+        numbers = (signal.SIGTSTP, signal.SIGCONT)
+        while signal.SIG_DFL in map(signal.getsignal, numbers):
             """It does not listen yet."""
-        for number in (signal.SIGTSTP, signal.SIGCONT):
-            os.kill(os.getpid(), number)
-            assert select.select(self._bell.filenos(), [], [], 60)[0]
-            self._bell.read_all()
-            while f"signal {int(number)}\n".encode() not in self.heard:
-                self.heard += os.read(self._said, 4096)
-        for stream in (self._out, self._err):
-            os.write(stream, f"vtorque-{self.token}-begin\nvtorque-{self.token}-end exit 0\n".encode())
+        try:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                if not select.select(self._bell.filenos(), [], [], 60)[0]:
+                    return
+                self._bell.read_all()
+                self.notified += 1
+                while f"signal {int(number)}\n".encode() not in self.heard:
+                    self.heard += os.read(self._said, 4096)
+        finally:  # whatever it has not heard, the other side must not wait for it
+            for stream in (self._out, self._err):
+                os.write(stream, f"vtorque-{self.token}-begin\nvtorque-{self.token}-end exit 0\n".encode())
 
     def kill(self) -> None:
         """Never asked for."""
@@ -80,6 +86,7 @@ def test_stop_and_go_on_ring_and_reach_the_guest(tmp_path: pathlib.Path, monkeyp
         far_end.start()
         assert talk.run() == session.End("exit", "0")
     far_end.join()
+    assert silent.notified == 2
     bell.close()
 
 
