@@ -171,11 +171,13 @@ def test_guests_of_a_job_hear_each_other_over_the_nodes_and_other_jobs_hear_noth
         # afterwards the other job speaks, so that silence before it is no lack of patience
         nodes.send(SECOND, 0, "of-eight-to-one", private.mac_of(1, 1))
         nodes.send(SECOND, 1, "of-eight-to-all")
+        of_eight = {"end8 of-eight-to-all", "end8 of-eight-to-one"}
         heard = there("end8 of-eight-to-one")
-        assert [line for line in heard if line.startswith("end8")] == ["end8 of-eight-to-one"]
+        # a device shows its own frames, too, perhaps before those that came over the tunnel
+        assert {line for line in heard if line.startswith("end8")} <= of_eight
         assert {"end7 of-seven-to-all", "end7 of-seven-to-one"} <= {*heard}
-        # on its own node the first job is as silent; a device shows its own frames, too
-        assert {"end8 of-eight-to-all", "end8 of-eight-to-one"} >= {*here("end8 of-eight-to-all")}
+        # on its own node the first job is as silent
+        assert {*here("end8 of-eight-to-all")} <= of_eight
 
 
 def test_table_is_written_and_nothing_is_learned(nodes: Nodes) -> None:
