@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import time
 import typing as t
 
@@ -38,6 +39,8 @@ LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock")
 """Of the daemon that runs domains here: the one daemon, or the one of its own for qemu."""
 CONNECT_S = 10.0
 LOOK_S = 0.1
+ANSWERS = 1
+"""The descriptor on which answers are written."""
 FILE_LIMIT = 64 << 20
 """Bytes of a guest's small files."""
 USED_BEFORE = "used_before.json"
@@ -89,12 +92,12 @@ def answer_stream(stream: Stream, load: LoadPolicy, environment: t.Mapping[str, 
     """Carry the bytes of one channel of a move; only the node from which a guest comes may have them carried.
 
     Raises:
-        VTorqueError: it is another, or the guest is not awaited here.
+        VTorqueError: it is another, or the guest is not awaited here, or that node waits no longer.
     """
     settings = read_settings(load)
     until = Deadline.after(stream.timeout_s)
     while not (awaited := is_awaited(stream.job_id, stream.start, settings)) and not until.passed:
-        time.sleep(LOOK_S)
+        _pause(stream)
     if not awaited and stream.channel == STATE:
         return {**make_answer(), "states": [], "awaited": False}
     check_source(stream.job_id, stream.start, stream.node, settings, environment)
@@ -131,7 +134,19 @@ def _await_place(guest: pathlib.Path, stream: Stream, settings: NodeSettings, un
         over = stone.exists() and stone.stat().st_mtime >= began
         if until.passed or over:
             raise VTorqueError(f"guest {stream.guest}", f"has no place on {settings.node_name}")
-        time.sleep(LOOK_S)
+        _pause(stream)
+
+
+def _pause(stream: Stream) -> None:
+    """Wait for the next look.
+
+    Raises:
+        VTorqueError: nobody waits for the answer any more: the guest was refused here, or its move is broken off.
+    """
+    poll = select.poll()
+    poll.register(ANSWERS, 0)  # nothing but that its other end is gone
+    if poll.poll(LOOK_S * 1000):
+        raise VTorqueError(f"guest {stream.guest}", "the node from which it comes waits no longer")
 
 
 def _states(guest: pathlib.Path, settings: NodeSettings) -> list[str]:
