@@ -26,6 +26,7 @@
 #define MOST (16 << 20)
 #define CARD "eth0"
 #define SPARE (8 << 20) // bytes of free memory that are left alone
+#define MOST_ZEROED (1 << 30)
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
 static char why[256];
@@ -231,6 +232,8 @@ static void zero_free_memory(void) // as roles/guest_image/files/vtorque_warm/te
     if (sysinfo(&about) || about.freeram * about.mem_unit <= SPARE)
         return;
     size_t size = about.freeram * about.mem_unit - SPARE;
+    if (size > MOST_ZEROED)
+        size = MOST_ZEROED;
     void *all = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (all != MAP_FAILED)
         munmap(all, size);

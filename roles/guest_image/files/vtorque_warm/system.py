@@ -78,9 +78,12 @@ class System:
         return subprocess.Popen(arguments, stdin=quiet, stdout=quiet, stderr=quiet)
 
     def take_memory(self, size_bytes: int) -> None:
-        """Take memory, which the kernel fills with zeros, and give it back; less where there is less."""
-        with contextlib.suppress(OSError):
-            mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | MAP_POPULATE).close()
+        """Take memory, which the kernel fills with zeros, and give it back.
+
+        Raises:
+            OSError: there is not so much.
+        """
+        mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | MAP_POPULATE).close()
 
     # files
 
