@@ -142,8 +142,10 @@ def read(path: pathlib.Path = PATH, *, owner_uid: int | None = 0) -> PolicyFile:
         PolicyErrors: see `load`.
     """
     text, mode = _content(path, owner_uid)
-    compiled = functools.partial(read_compiled, place=KEPT, mode=0o444 if mode & stat.S_IROTH else 0o400)
-    return parse(text, path, read_text=compiled if path == PATH else read_entries)
+    if path != PATH:
+        return parse(text, path)
+    mode = 0o444 if mode & stat.S_IROTH else 0o400
+    return parse(text, path, read_text=functools.partial(read_compiled, place=KEPT, mode=mode))
 
 
 def parse(
