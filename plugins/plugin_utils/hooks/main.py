@@ -86,37 +86,33 @@ def _dispatch(call: HookCall, places: Places, program: EarlyProgram | None = Non
             from ...module_utils.job.hooks import prologue  # while both load beside us
 
             return prologue.run(call, places, runner, began=hook_began(), head_start=head_start)
-    if call.role == Role.END_FIRST:
-        _end_first(call, places)
-    elif call.role == Role.END_OTHER:
-        _load_epilogue().run_sister(call, places)
+    if call.role in (Role.END_FIRST, Role.END_OTHER):
+        _end(call, places)
     return None
 
 
-def _end_first(call: HookCall, places: Places) -> None:
-    """The epilogue of the mother superior."""
-    try:
-        with (
-            PreloadedRunner(places.ansible, places.run_dir) as runner,
-            EarlyRemoval(places.node, runner, place=places.run_dir / mark.NAME, config=places.config) as early,
-        ):
-            if call.marked:
-                early.begin()
-            epilogue = _load_epilogue()  # while both load beside us
-            from ..bridge.upkeep import leftover_processes  # this epilogue's alone
+def _end(call: HookCall, places: Places) -> None:
+    """The end of a job: on the mother superior all of it, on another node what is there."""
+    with (
+        PreloadedRunner(places.ansible, places.run_dir) as runner,
+        EarlyRemoval(places.node, runner, place=places.run_dir / mark.NAME, config=places.config) as early,
+    ):
+        if call.role == Role.END_FIRST and call.marked:
+            early.begin()
+        from ...module_utils.job.hooks import epilogue  # which a prologue does without, and while both load beside us
 
+        if call.role == Role.END_OTHER:
+            epilogue.run_sister(call, places)
+            return
+        from ..bridge.upkeep import leftover_processes  # as above: this epilogue's alone
+
+        try:
             end_leftovers = leftover_processes.end_leftovers
             epilogue.run(call, places, runner, began=hook_began(), early=early, end_leftovers=end_leftovers)
-    finally:
-        from . import start_sweep  # 3 ms that a prologue does not pay
+        finally:
+            from . import start_sweep  # 3 ms that a prologue does not pay
 
-        start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
-
-
-def _load_epilogue() -> types.ModuleType:
-    from ...module_utils.job.hooks import epilogue  # which a prologue does without
-
-    return epilogue
+            start_sweep.sweep_if_needed(places.run_dir, places.state_dir)
 
 
 def _print_error(text: str) -> None:
