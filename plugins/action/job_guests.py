@@ -22,7 +22,7 @@ from ..module_utils.job.plan.job_plan import JobPlan
 from ..module_utils.job.verdict.decide import gather
 from ..module_utils.state import layout
 from ..module_utils.state.phases import write_phase
-from ..module_utils.system import files
+from ..module_utils.system import clock, files
 from ..module_utils.system.clock import Deadline
 from ..module_utils.system.process import prctl
 from ..module_utils.time_budget import CONNECTION_S, JOIN_S, NODE_ANSWER_MARGIN_S, OTHER_NODES_S
@@ -161,11 +161,13 @@ class ActionModule(JobAction):
             VTorqueError: what a node said that failed, or of its silence; the others' are left beside it.
         """
         answers: dict[str, Answer] = {}
-        began, tick = time.time(), time.monotonic()
+        tick = time.monotonic()
 
         def read(node: str, reply: Reply) -> None:
             answers[node] = read_answer(parts[node], reply.status, reply.output, reply.complaint, self._brought)
-            write_phase(place.run_dir, f"{what}.{node}", began=began, seconds=time.monotonic() - tick)
+            began = asked.get(node, tick)
+            seconds = time.monotonic() - began
+            write_phase(place.run_dir, f"{what}.{node}", began=clock.since_epoch(began), seconds=seconds)
             if what == "absent":
                 guests_file(place, node).unlink(missing_ok=True)
                 bare_file(place, node).unlink(missing_ok=True)
@@ -184,6 +186,7 @@ class ActionModule(JobAction):
 
         for call in calls:
             send_part(call, parts[call.node])
+        asked = {call.node: call.asked_s for call in calls}
         deadline = Deadline.after(max(part.timeout_s for part in parts.values()) + NODE_ANSWER_MARGIN_S)
         patience_s = OTHER_NODES_S if what == "present" else float("inf")
         errors = read_replies(calls, read, deadline, patience_s=patience_s, replace=replace)
@@ -273,7 +276,9 @@ def find_early_request(place: JobPlace, part: messages.NodePart) -> node_socket.
         asked = files.read_json(place.file(layout.ASKED))
     except FileNotFoundError:
         return None
-    return node if asked.get("digest") == node_socket.digest(part) else None
+    if asked.get("digest") != node_socket.digest(part):
+        return None
+    return dataclasses.replace(node, asked_s=asked.get("asked_s", time.monotonic()))
 
 
 def node_program(prefix: str | None) -> pathlib.Path:

@@ -10,18 +10,12 @@ playbook, which meets the same fault and tells it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import pathlib
-import time
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
-from ...module_utils.state import layout
-from ...module_utils.system import files
 from ...module_utils.system.process.environment import ROOT_ENVIRONMENT
-from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S
-from ...module_utils.wire import form
+from ...module_utils.time_budget import EARLY_NODE_END_S
 from . import mark, node_socket, spawn
 from .node_socket import EarlyNode
 from .preloaded import PreloadedRunner
@@ -77,15 +71,9 @@ class EarlyRemoval:
         Raises:
             VTorqueError: it was asked, and that was not written down.
         """
-        node = self._node
-        timeout_s = round(until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3)
-        if node is None or timeout_s <= 0 or not self._runner.loading:
-            return
-        asked = dataclasses.replace(part, timeout_s=timeout_s)
-        with contextlib.suppress(OSError):  # it has ended, and the playbook begins another
-            node.send(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
-            # last: whoever reads it waits for an answer, which nobody gives who was not asked
-            files.write(directory / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+        if self._node is not None and self._runner.loading:
+            with contextlib.suppress(OSError):  # it has ended, and the playbook begins another
+                self._node.request(part, directory=directory, until=until)
 
     def end(self) -> None:
         """End what has begun and was asked nothing; done again it does nothing."""

@@ -10,13 +10,10 @@ left to the playbook, which meets the same fault and tells it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import os
 import pathlib
 import pickle
 import signal
-import time
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
@@ -27,8 +24,7 @@ from ...module_utils.state import layout
 from ...module_utils.system import files
 from ...module_utils.system.clock import Deadline
 from ...module_utils.system.process.processes import ProcessHandle
-from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S, EARLY_NODE_END_S, EARLY_PLAN_S
-from ...module_utils.wire import form
+from ...module_utils.time_budget import EARLY_NODE_END_S, EARLY_PLAN_S
 from . import mark, node_socket
 from .node_socket import EarlyNode
 from .preloaded import PreloadedRunner
@@ -181,14 +177,8 @@ def _plan_and_request(
     node: EarlyNode, plan_start: t.Callable[[BatchJob, Policy, pathlib.Path | None], JobPlan], request: _PlanRequest
 ) -> None:
     plan = plan_start(request.job, request.policy, request.nodefile)
-    part = plan.parts[plan.mother_superior]
-    asked = dataclasses.replace(part, timeout_s=round(request.until - time.monotonic() - EARLY_ANSWER_MARGIN_S, 3))
-    if asked.timeout_s <= 0:
-        return
     files.write(request.directory / layout.PLAN, plan.to_json())
-    node.send(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
-    # last: whoever reads it waits for an answer, which nobody gives who was not asked
-    files.write(request.directory / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
+    node.request(plan.parts[plan.mother_superior], directory=request.directory, until=request.until)
 
 
 def _wait(pid: int, timeout_s: float) -> None:

@@ -13,11 +13,16 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 import socket
+import time
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
 from ...module_utils.frozen import frozen
+from ...module_utils.state import layout
+from ...module_utils.system import files
+from ...module_utils.time_budget import EARLY_ANSWER_MARGIN_S
 from ...module_utils.wire import form, messages
 
 VARIABLE = "VTORQUE_EARLY_NODE"
@@ -33,15 +38,42 @@ def digest(part: messages.NodePart) -> str:
 
 @frozen
 class EarlyNode:
-    """The way to it: descriptors of the socket and of the complaints."""
+    """The way to it.
+
+    Attributes:
+        socket: a descriptor.
+        complaint: a descriptor of the file with its standard error.
+        asked_s: when the request was put, in seconds of the monotonic clock; 0: none was, as far as this process knows.
+    """
 
     socket: int
     complaint: int
+    asked_s: float = 0.0
 
     @property
     def variable(self) -> str:
         """For the environment of a process that inherits the descriptors."""
         return f"{self.socket}.{self.complaint}"
+
+    def request(self, part: messages.NodePart, *, directory: pathlib.Path, until: float) -> None:
+        """Put what the playbook will ask of this node, where time is left for it, and write down that it was put.
+
+        Args:
+            part: its request.
+            directory: the run directory of the start.
+            until: when the playbook is ended, in seconds of the monotonic clock.
+
+        Raises:
+            OSError: the program takes none (any more).
+            VTorqueError: it was put, and that was not written down.
+        """
+        now = time.monotonic()
+        asked = dataclasses.replace(part, timeout_s=round(until - now - EARLY_ANSWER_MARGIN_S, 3))
+        if asked.timeout_s <= 0:
+            return
+        self.send(json.dumps(form.to_dict(asked), ensure_ascii=True).encode("ascii"))
+        # last: whoever reads it waits for an answer, which nobody gives who was not asked
+        files.write(directory / layout.ASKED, json.dumps({"digest": digest(part), "asked_s": round(now, 3)}))
 
     def send(self, request: bytes) -> None:
         """Put the request, once.

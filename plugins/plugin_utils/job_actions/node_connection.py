@@ -15,6 +15,7 @@ import pathlib
 import selectors
 import socket
 import subprocess
+import time
 import typing as t
 
 from ...module_utils.effects import leaves_nothing
@@ -58,6 +59,7 @@ class BegunCall(t.Protocol):
     Attributes:
         socket: descriptor of our end of its standard input and output.
         complaint: descriptor of its standard error.
+        asked_s: when it was asked, in seconds of the monotonic clock.
     """
 
     @property
@@ -65,6 +67,9 @@ class BegunCall(t.Protocol):
 
     @property
     def complaint(self) -> int: ...
+
+    @property
+    def asked_s(self) -> float: ...
 
 
 class NodeCall:
@@ -75,6 +80,9 @@ class NodeCall:
         command: calls the program.
         begun: the program that the hook has begun, and asked the same question already.
         far: it is an ssh to another node, which might say anything; our own program writes files of any size.
+
+    Attributes:
+        asked_s: when the first question was put, in seconds of the monotonic clock.
     """
 
     @leaves_nothing
@@ -82,6 +90,7 @@ class NodeCall:
         self, node: str, command: t.Sequence[str], begun: BegunCall | None = None, *, far: bool = False
     ) -> None:
         self.node = node
+        self.asked_s = 0.0
         self._command = list(command)
         self._begun = begun
         self._far = far
@@ -165,6 +174,7 @@ class NodeCall:
         """Put the first question."""
         self._asked = line
         self._waiting = True
+        self.asked_s = time.monotonic() if self._begun is None else self._begun.asked_s
         if self._begun is None:
             self.send_line(line)
 

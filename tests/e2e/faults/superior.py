@@ -26,6 +26,7 @@ WALKED = (
     "module_utils.system.acl", "module_utils.system.clock", "module_utils.system.files",
     "module_utils.system.process.process_id",
     "plugin_utils.hooks.main", "plugin_utils.faststart.head_start", "plugin_utils.faststart.early_removal",
+    "plugin_utils.faststart.node_socket",
     "plugin_utils.faststart.early_login", "plugin_utils.job_actions.start_files",
     "plugin_utils.job_actions.shell_access", "plugin_utils.job_actions.node_connection",
     "action.job_plan", "action.job_guests", "action.job_record",
@@ -39,6 +40,7 @@ SPARED = frozenset({
     *(f"{PLUGINS}.module_utils.job.hooks.{name}" for name in ("prologue.run", "epilogue.run", "epilogue.run_sister")),
     f"{PLUGINS}.plugin_utils.job_actions.start_files.save_answer",
     f"{PLUGINS}.plugin_utils.faststart.early_login.begin",
+    f"{PLUGINS}.plugin_utils.faststart.node_socket.EarlyNode.request",
     f"{PLUGINS}.plugin_utils.job_actions.action_base.JobAction.run",
     # what changes how the same thing ends, and not whether
     "pathlib.Path.chmod", "posix.fchmod", "posix.waitpid", "subprocess.Popen.kill",

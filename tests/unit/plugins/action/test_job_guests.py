@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -12,6 +13,7 @@ import os
 import pathlib
 import signal
 import socket
+import time
 import types
 import typing as t
 
@@ -197,6 +199,35 @@ def test_check_mode_asks_nobody(run_dir: pathlib.Path, plan: JobPlan) -> None:
     assert act(job_guests, run_dir, node, check=True, timeout=77, state="absent")["changed"]
 
 
+HOOK_ASKED_S = 100.0
+"""So long ago the hook has asked."""
+
+
+@contextlib.contextmanager
+def begun_by_the_hook(
+    run_dir: pathlib.Path, patch: pytest.MonkeyPatch, node: Node, part: messages.NodePart | None, *answers: object
+) -> t.Iterator[socket.socket]:
+    """A program that the hook has asked for a part, or for nothing, and that has ended with these answers.
+
+    Yields:
+        Its end of the conversation.  Another one that is begun is `node`.
+    """
+    ours, theirs = socket.socketpair()
+    complaint = os.memfd_create("complaint")
+    patch.setenv(node_socket.VARIABLE, f"{ours.fileno()}.{complaint}")
+    if part is not None:
+        asked = {"digest": node_socket.digest(part), "asked_s": time.monotonic() - HOOK_ASKED_S}
+        files.write(run_dir / layout.ASKED, json.dumps(asked))
+    place = run_dir.parents[1] / "prefix"
+    node.put(place)
+    patch.setattr(job_guests, "node_program", lambda _prefix: place / "bin/vtorque-node")
+    with ours, theirs:
+        theirs.sendall("".join(f"{json.dumps(answer)}\n" for answer in answers).encode())
+        theirs.shutdown(socket.SHUT_WR)
+        yield theirs
+    os.close(complaint)
+
+
 @pytest.mark.parametrize(
     ("ram_mib", "answers", "asked"),
     [(256, True, []), (512, True, ["n1"]), (256, False, ["n1"])],
@@ -206,21 +237,11 @@ def test_conversation_that_the_hook_began_goes_on_when_it_asked_what_the_plan_sa
     run_dir: pathlib.Path, plan: JobPlan, monkeypatch: pytest.MonkeyPatch, ram_mib: int, answers: bool,
     asked: list[str],
 ) -> None:  # fmt: skip
-    ours, theirs = socket.socketpair()
-    complaint = os.memfd_create("complaint")
-    monkeypatch.setenv(node_socket.VARIABLE, f"{ours.fileno()}.{complaint}")
-    part = make_plan("n1", ram_mib=ram_mib).parts["n1"]
-    files.write(run_dir / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
     node = Node(good(FACTS))
-    node.put(run_dir.parents[1] / "prefix")
-    monkeypatch.setattr(job_guests, "node_program", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
-    with ours, theirs:
-        if answers:
-            theirs.sendall(f"{json.dumps(good(FACTS))}\n{json.dumps(good())}\n".encode())
-        theirs.shutdown(socket.SHUT_WR)
+    part = make_plan("n1", ram_mib=ram_mib).parts["n1"]
+    with begun_by_the_hook(run_dir, monkeypatch, node, part, *([good(FACTS), good()] if answers else [])) as hook:
         result = act(job_guests, run_dir, node, timeout=77, prefix=None)
-        output = theirs.recv(1 << 20) if not asked else b""
-    os.close(complaint)
+        output = hook.recv(1 << 20) if not asked else b""
     assert [guest["name"] for guest in result["guests"]["n1"]] == ["vn1-3"]
     assert node.asked("present") == asked
     assert not output or json.loads(output)["do"] == "join"
@@ -251,23 +272,16 @@ def test_absent_needs_no_plan(run_dir: pathlib.Path) -> None:
 def test_removal_that_the_hook_began_is_not_asked_for_again(
     run_dir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, job_id: str, answers: bool, asked: list[str]
 ) -> None:
-    ours, theirs = socket.socketpair()
-    complaint = os.memfd_create("complaint")
-    monkeypatch.setenv(node_socket.VARIABLE, f"{ours.fileno()}.{complaint}")
-    if job_id:
-        part = messages.NodePart.removal(job_id, START, "n1", 0.0)
-        files.write(run_dir / layout.ASKED, json.dumps({"digest": node_socket.digest(part)}))
     node = Node(good(removed=["slot 3"]))
-    node.put(run_dir.parents[1] / "prefix")
-    monkeypatch.setattr(job_guests, "node_program", lambda _prefix: run_dir.parents[1] / "prefix/bin/vtorque-node")
-    with ours, theirs:
-        if answers:
-            theirs.sendall(f"{json.dumps(good(removed=['domain vn1-3', 'slot 3']))}\n".encode())
-        theirs.shutdown(socket.SHUT_WR)
+    part = messages.NodePart.removal(job_id, START, "n1", 0.0) if job_id else None
+    answer = [good(removed=["domain vn1-3", "slot 3"])] if answers else []
+    with begun_by_the_hook(run_dir, monkeypatch, node, part, *answer):
         result = act(job_guests, run_dir, node, state="absent", timeout=60, prefix=None)
-    os.close(complaint)
     assert node.asked("absent") == asked
     assert result["removed"] == (1 if asked else 2)
+    # the record tells how long it took, and not how long the playbook waited for it
+    seconds = files.read_json(run_dir / layout.StepFile.PHASE.of("absent.n1"))["seconds"]
+    assert (seconds >= HOOK_ASKED_S) == (job_id == JOB)
 
 
 USED = {

@@ -17,7 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system import files
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
-from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import early_removal, mark, node_socket
+from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart import mark, node_socket
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.faststart.early_removal import EarlyRemoval
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.job_actions.node_connection import NodeCall, Reply
 
@@ -100,7 +100,7 @@ def test_node_is_asked_and_the_playbook_finds_its_answer(epilogue: t.Any, tmp_pa
     ((variables, inherited, idle),) = hook.runner.begun
     assert (variables, inherited, idle) == ({node_socket.VARIABLE: node.variable}, (node.socket, node.complaint), False)
     hook.removal.go(PART, directory=tmp_path, until=until())
-    assert files.read_json(tmp_path / layout.ASKED) == {"digest": node_socket.digest(PART)}
+    assert files.read_json(tmp_path / layout.ASKED)["digest"] == node_socket.digest(PART)
     argument, request = answer(node).output.split(maxsplit=1)
     assert argument == mark.EARLY_REMOVAL.encode()
     asked = json.loads(request)
@@ -147,7 +147,7 @@ def test_full_disk_leaves_the_question_to_the_playbook(
 
     hook = epilogue()
     assert hook.removal.begin() is not None
-    monkeypatch.setattr(early_removal.files, "write", full)
+    monkeypatch.setattr(node_socket.files, "write", full)
     with pytest.raises(VTorqueError, match="no space"):
         hook.removal.go(PART, directory=tmp_path, until=until())
     assert list(tmp_path.iterdir()) == []

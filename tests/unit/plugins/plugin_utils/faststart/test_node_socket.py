@@ -155,7 +155,10 @@ def test_hook_plans_and_asks_or_leaves_it_to_the_playbook(
     if fault is not None:
         assert list(tmp_path.iterdir()) == []
         return
-    assert files.read_json(tmp_path / layout.ASKED) == {"digest": node_socket.digest(PART)}
+    reported = files.read_json(tmp_path / layout.ASKED)
+    assert reported.keys() == {"digest", "asked_s"}
+    assert reported["digest"] == node_socket.digest(PART)
+    assert 0 < time.monotonic() - reported["asked_s"] < 60
     assert files.read_json(tmp_path / "plan.json") == {"planned": True}
     assert heard is not None
     assert json.loads(heard.output[::-1])["job_id"] == PART.job_id
