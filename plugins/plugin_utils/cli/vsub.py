@@ -23,6 +23,7 @@ from ...module_utils.job.request.demand import NodeSize
 from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
+from ...module_utils.system.ahead import Ahead
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
@@ -161,10 +162,9 @@ def _submit(call: Call) -> int:
     host = os.uname().nodename
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "the site takes no VM jobs from here (disabled_hosts_list)", "use another host")
+    sizes = _size_question(call, asked.queue)
     offers, broken = pool_offers(policy)
-    site = Site(
-        offers, broken, lambda queue: _sizes(call, queue), check_user_disk, lambda path: digest_user_image(path, policy)
-    )
+    site = Site(offers, broken, lambda _queue: sizes(), check_user_disk, lambda path: digest_user_image(path, policy))
     submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))
     for notice in submission.notices:
         print(f"{program}: {notice}", file=sys.stderr)
@@ -175,13 +175,20 @@ def _home() -> str:
     return pwd.getpwuid(os.getuid()).pw_dir
 
 
-def _sizes(call: Call, queue: str) -> tuple[NodeSize, ...]:
-    """The sizes of the nodes that VM jobs may use; empty when the batch server does not say."""
+def _size_question(call: Call, queue: str) -> t.Callable[[], tuple[NodeSize, ...]]:
+    """What returns the sizes of the nodes that VM jobs may use; none when the batch server does not say.
+
+    The server takes as long to answer as the request takes to be read: with `fast_start` it is asked ahead.
+    """
     batch = open_batch(call.policy, front_end=call.front_end, timeout_s=BATCH_TIMEOUT_S)
-    try:
-        return batch.node_sizes(queue, call.policy.vm_node_property)
-    except SiteFault:
-        return ()
+
+    def ask() -> tuple[NodeSize, ...]:
+        try:
+            return batch.node_sizes(queue, call.policy.vm_node_property)
+        except SiteFault:
+            return ()
+
+    return Ahead(ask) if call.policy.fast_start else ask
 
 
 def _run_command_call(call: Call, command_call: CommandCall) -> int:

@@ -657,9 +657,19 @@ def test_missing_qsub_is_the_sites_fault(site: Site, script: bytes) -> None:
     assert "Traceback" not in done.err
 
 
-def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site) -> None:
+@pytest.mark.parametrize("fast_start", [True, False])
+def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site, fast_start: bool) -> None:
+    site.configure(fast_start=fast_start)
     (site.here / "pbsnodes").write_text("#!/bin/sh\nexit 111\n")
     assert site.vsub("-vm", "vcpus=40", site.script(PLAIN)).status == 0
+
+
+@pytest.mark.parametrize("fast_start", [True, False])
+def test_batch_server_is_asked_ahead_or_at_once(site: Site, fast_start: bool) -> None:
+    site.configure(fast_start=fast_start)
+    done = site.vsub("-vm", "vcpus=4000", site.script(PLAIN))
+    assert (done.status, done.seen) == (2, None)
+    assert "more than any node of this site has (32)" in done.err
 
 
 @pytest.mark.parametrize(
