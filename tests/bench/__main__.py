@@ -24,8 +24,22 @@ from rich.table import Table
 
 from lab.system.state import LabError
 
-from . import devices, disks, guests, iron, nodes, page, profiles, slurm, survive, warm
-from .figures import DISKS, JOB, PAGE, PROFILES, SLURM, SURVIVE, WARM, Figure, flat, keep, of_guests, of_nodes
+from . import devices, disks, guests, iron, nodes, page, profiles, slurm, slurm_nodes, survive, warm
+from .figures import (
+    DISKS,
+    JOB,
+    PAGE,
+    PROFILES,
+    SLURM,
+    SURVIVE,
+    WARM,
+    Figure,
+    flat,
+    keep,
+    of_guests,
+    of_nodes,
+    of_slurm_nodes,
+)
 from .measure import GUESTS, Guest, Measured, measure
 from .measure import Progress as Progressing
 from .site import Site, Trouble
@@ -52,7 +66,8 @@ def say_first(console: Console, guest: Guest, parts: t.Sequence[str]) -> None:
         "survive": f"{survive.RUNS} times virsh save, restore and migrate of a bare {guest.image}, and jobs that are "
         "suspended, saved and moved",
         "cache": f"{disks.RUNS} pairs of disks, on a copy of {guest.image} on the node and on the pool's own file",
-        "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn",
+        "slurm": f"{guest.pairs} pairs of a boot and a job in {guest.image} on Slurm, and as many on Torque, in turn;\n"
+        f"    {slurm_nodes.RUNS} jobs over each of {_and(slurm_nodes.COUNTS)} nodes on each; of these {nodes.STAND_IN}",
         "boot": f"{profiles.RUNS} pairs of boots of {_and(profiles.IMAGES.values())}, and one more of each",
         "devices": f"{devices.ROUNDS} rounds over disks and cards of each setting, in one guest by KVM;\n"
         f"    a job of two guests for each of {_and(setting.name for setting in iron.SETTINGS)}",
@@ -158,6 +173,14 @@ def run_slurm(console: Console, guest: Guest, out: pathlib.Path) -> None:
         runs = with_progress(console, lambda progress: slurm.measure(torque, other, guest, progress))
     console.print(table(f"Slurm beside Torque ({guest.image})", SLURM, runs, targets=not guest.prefix), highlight=False)
     keep(out, flat(SLURM, runs, guest.prefix))
+    nodes.make_image(NOTHING)
+    with Site(NOTHING, slurm_nodes.NODES) as torque, Site(NOTHING, slurm_nodes.NODES, slurm.BATCH) as other:
+        sites = dict(zip(slurm_nodes.SYSTEMS, (torque, other), strict=True))
+        runs = with_progress(console, lambda progress: slurm_nodes.measure(sites, progress))
+    figures = of_slurm_nodes(slurm_nodes.COUNTS)
+    console.print(table("Slurm beside Torque, guests that boot nothing", figures, runs, targets=True), highlight=False)
+    console.print(nodes.STAND_IN, highlight=False, markup=False)
+    keep(out, flat(figures, runs))
 
 
 def run_disks(console: Console, guest: Guest, out: pathlib.Path) -> None:

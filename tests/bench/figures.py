@@ -63,6 +63,15 @@ SLURM = (
 """One job in one guest on Slurm, each figure beside Torque's of the same run; Prolog and Epilog 5 ms each."""
 
 
+def of_slurm_nodes(counts: t.Sequence[int]) -> tuple[Figure, ...]:
+    """The figures of jobs over so many nodes of Slurm, each beside Torque's of the same run."""
+    found = []
+    for count in counts:
+        found.append(Figure(f"slurm_nodes_{count}_overhead_s", f"{count} nodes: Prolog to ready record", None))
+        found.append(Figure(f"slurm_nodes_{count}_ratio", "the same, over Torque's", 1.1))
+    return tuple(found)
+
+
 DISKS = (
     Figure("cache_disk_s", "a guest's disk on a copy that is there", 0.05, 3),
     Figure("cache_disk_ratio", "the same, over one on the pool's own file", None),

@@ -39,7 +39,7 @@ own on this machine. It takes $takes, and longer the first time, when it makes w
   warm       in turn a job whose guest boots and one whose guest starts from a template; four of these at once
   survive    in turn virsh save, restore and migrate of a bare guest, and a job that is suspended to disk, saved and moved
   slurm      the same as job on the distribution's Slurm and on what acts like Torque in turn: a job beside a bare boot,
-             vsbatch and sbatch, Prolog and Epilog of a job without a guest, the Epilog
+             vsbatch and sbatch, Prolog and Epilog of a job without a guest, the Epilog; jobs over 2, 4 and 8 nodes
   cache      disks of guests on a copy of their image and on the pool's own file, in turn
   boot       in turn a Debian guest of the fast profile and one as Debian makes it, until ready; where the seconds go
   page       the page of a site with 10,000 records

@@ -18,8 +18,9 @@ from .site import USER, Site, Trouble
 
 NODES = HERE, SPARE = ("cn1", "cn2")
 RUNS = 2
-TEXT = "#!/bin/sh\nuntil [ -e ~/bench.go ]; do echo line; sleep 0.05; done\n"
-GO = "/home/alice/bench.go"
+TEXT = "#!/bin/sh\nuntil [ -e ~/bench.go.$PBS_JOBID ]; do echo line; sleep 0.05; done\n"
+GO = "/home/alice/bench.go.{}"
+"""A name for each job: for a while the file server still has one that was removed behind its back."""
 STORE = "/home/.checkpoints"
 SETTINGS = {
     "host_os_core_count": 0,
@@ -163,11 +164,10 @@ def wait(what: str, look: t.Callable[[], bool]) -> None:
 @contextlib.contextmanager
 def job(site: Site, request: str) -> t.Iterator[tuple[str, str]]:
     """A job that writes lines; yields its id and its guest's name, and ends it."""
-    root(site, "fe", f"rm -f {GO}")
     job_id = site.ask("fe", "submit", request, SCRIPT, user=USER)
     wait("the job's first line", lambda: "line" in root(site, HERE, f"cat {OUTPUT} 2>/dev/null; :"))
     yield job_id, root(site, HERE, "virsh list --name").strip()
-    root(site, "fe", f"touch {GO}")
+    root(site, "fe", f"touch {GO.format(job_id)}")
     ended = f"qstat -f {job_id} 2>/dev/null | grep -c 'job_state = C'; :"
     wait("the job's end", lambda: root(site, "fe", ended).strip() == "1")
     free = f'pbsnodes {SPARE} | grep -c "note = vtorque: spare$"; :'

@@ -11,8 +11,8 @@ import typing as t
 
 import pytest
 
-from tests.bench import slurm
-from tests.bench.figures import SLURM, Pair, flat
+from tests.bench import slurm, slurm_nodes
+from tests.bench.figures import SLURM, Pair, flat, of_slurm_nodes
 from tests.bench.inside import slurm_job_watch
 from tests.bench.measure import Guest
 from tests.bench.recorded import read_slurm_call
@@ -88,3 +88,18 @@ def test_job_that_was_tried_again_is_no_figure() -> None:
 
     with pytest.raises(Trouble, match="job 7 was tried again"):
         slurm.slurm_job(Busy(), Guest("tiny", 192, "", pairs=1, watched=1))
+
+
+def test_starts_over_several_nodes_are_held_against_torques_of_the_same_turn() -> None:
+    runs = {count: [{"torque": 2.0, "slurm": 2.1}, {"torque": 1.0, "slurm": 1.2}] for count in slurm_nodes.COUNTS}
+    found = slurm_nodes.figures_of(runs)
+    assert (found["slurm_nodes_8_overhead_s"], found["slurm_nodes_8_ratio"]) == ([2.1, 1.2], [1.05, 1.2])
+    assert set(flat(of_slurm_nodes(slurm_nodes.COUNTS), found)) == {n for key in found for n in (key, f"{key}_runs")}
+
+
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [("slurm", ["--parsable", "-N", "2", "-w", "cn1,cn2"]), ("torque", ["-l", "nodes=cn1:ppn=2+cn2:ppn=2"])],
+)
+def test_job_over_several_nodes_names_each_of_them(system: str, expected: list[str]) -> None:
+    assert slurm_nodes.options_of(system, 2) == expected

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """On the front end, as a user: delete a job.
 
-delete JOB     says `true`
+delete JOB [torque|slurm]     says `true`
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ import json
 import subprocess
 import sys
 
+COMMANDS = {"torque": "qdel", "slurm": "scancel"}
+
 
 def main() -> None:
     """Delete it; one that has ended by itself is none to delete."""
-    subprocess.run(["qdel", json.loads(sys.argv[1])], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    job_id, *system = map(json.loads, sys.argv[1:])
+    command = COMMANDS[system[0] if system else "torque"]
+    subprocess.run([command, job_id], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     print("true", flush=True)
 
 

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """On a mother superior, as root: see the next job become ready, and what its prologue cost.
 
+ready_watch [false]     without the processor time (`cpu_s`), which only Torque's hooks tell
+
 Says `true` when it is watching, then {"job", "ready", "cpu_s"}: when the ready record was written, in seconds since
 the epoch; and the processor time of the prologue: of its process, of all that it waited for, directly or not
 (ansible-playbook, ssh, vtorque-node), and of the worker that stays with the guests.
@@ -15,6 +17,7 @@ import json
 import os
 import pathlib
 import select
+import sys
 import typing as t
 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import layout
@@ -97,9 +100,12 @@ def main() -> None:
         files.make_directory(jobs)
         path = wait_ready(watcher, jobs)
     record = files.read_json(path)
-    cpu_s = prologue_s(record["shell"]["pid"])
-    cpu_s += sum(own_s(fields) + waited_s(fields) for pid, fields in workers().items() if pid not in former)
-    print(json.dumps({"job": record["job_id"], "ready": path.stat().st_mtime, "cpu_s": cpu_s}), flush=True)
+    seen = {"job": record["job_id"], "ready": path.stat().st_mtime}
+    if not sys.argv[1:]:
+        cpu_s = prologue_s(record["shell"]["pid"])
+        cpu_s += sum(own_s(fields) + waited_s(fields) for pid, fields in workers().items() if pid not in former)
+        seen["cpu_s"] = cpu_s
+    print(json.dumps(seen), flush=True)
 
 
 if __name__ == "__main__":
