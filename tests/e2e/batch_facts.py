@@ -44,6 +44,8 @@ class Batch:
         release, requeue: by the owner or root, the job behind it.
         release_line: what a held job's owner is to type, as a format.
         offline: the line of shell that lets a node get no more jobs, as a format.
+        offline_with_note: the same with a note that is given, as a format of `note` and `node`.
+        suspend, resume: by root; the job behind it.
         clear: the line of shell that takes back what a node has against jobs, as a format.
         alter: another user's attempt at a job, as formats.
         variables: of the environment of a job, as formats.
@@ -102,6 +104,9 @@ class Batch:
     requeue: tuple[str, ...]
     release_line: str
     offline: str
+    offline_with_note: str
+    suspend: tuple[str, ...]
+    resume: tuple[str, ...]
     clear: str
     alter: tuple[str, ...]
     variables: tuple[str, ...]
@@ -155,7 +160,8 @@ TORQUE = Batch(
     too_late=("invalid state", "Unknown Job"),
     drop_all=("qdel", "-p"), signal=("qsig", "-s"),
     release=("qrls",), requeue=("qrerun",), release_line="qrls {}",
-    offline="pbsnodes -o {}", clear="pbsnodes -c -N '' {}",
+    offline="pbsnodes -o {}", offline_with_note="pbsnodes -o -N '{note}' {node}",
+    suspend=("qsig", "-s", "suspend"), resume=("qsig", "-s", "resume"), clear="pbsnodes -c -N '' {}",
     alter=("qalter", "-v", "LD_PRELOAD=/home/bob/x.so", "{}"),
     variables=("PBS_JOBID={}", "PBS_NODENUM=0", "PBS_ENVIRONMENT=PBS_BATCH"), number="PBS_JOBID", hosts="PBS_NODEFILE",
     script="SC", counts=('echo "np $PBS_NP nodes $PBS_NUM_NODES ppn $PBS_NUM_PPN"', "np 3 nodes 2 ppn 1"),
@@ -176,7 +182,9 @@ SLURM = Batch(
     signal=("scancel", "-b", "-s"),
     release=("scontrol", "release"), requeue=("scontrol", "requeue"),
     release_line="scontrol release {}",
-    offline="scontrol update nodename={} state=drain reason=test", clear="scontrol update nodename={} state=resume",
+    offline="scontrol update nodename={} state=drain reason=test",
+    offline_with_note="scontrol update nodename={node} state=drain reason='{note}'",
+    suspend=("scontrol", "suspend"), resume=("scontrol", "resume"), clear="scontrol update nodename={} state=resume",
     alter=("scontrol", "update", "jobid={}", "comment=mine"),
     variables=("SLURM_JOB_ID={}", "SLURM_CLUSTER_NAME=lab", "SLURM_NODEID=0"),
     number="SLURM_JOB_ID", hosts="VTORQUE_HOSTS", script="slurm_script",

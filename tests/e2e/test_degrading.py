@@ -50,6 +50,7 @@ def test_checkpoint_is_ordered_once_when_a_node_of_the_job_is_degrading(site: Si
 
 
 @pytest.mark.full
+@pytest.mark.both
 def test_guest_is_moved_off_a_node_that_is_degrading(site: Site) -> None:
     with spare_node(site):
         job_id = site.submit(stdin=LINES)
@@ -58,7 +59,9 @@ def test_guest_is_moved_off_a_node_that_is_degrading(site: Site) -> None:
         settings = {"health_sources": [f"program nhc {CHECK} hosts={node}"], "on_degrading": "evacuate"}
         with changed(site, (node,), spare_nodes=[SPARE], **settings, **HOME):
             done = begin_event(site, node)
-            assert re.search(rf"{re.escape(job_id)}\.\d+: a move to a spare node is ordered", done.stdout), done.stderr
+            assert re.search(
+                rf"{re.escape(site.full_id(job_id))}\.\d+: a move to a spare node is ordered", done.stdout
+            ), done.stderr
             site.wait_for("the guest to be there", lambda: domains(site, SPARE) == [guest] and not domains(site, node))
             assert "is ordered" not in sweep(site, node).stdout
             end_event(site, node)

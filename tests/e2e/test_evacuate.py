@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import typing as t
 
 import pytest
@@ -37,7 +38,7 @@ hostname
 def spare_node(site: Site) -> t.Iterator[None]:
     """The second node is the site's spare one, so that the first gets all jobs."""
     with home_server(site), changed(site, spare_nodes=[SPARE], **HOME):
-        site.root("fe", f"rm -f /home/alice/go; pbsnodes -o -N '{NOTE}' {SPARE}")
+        site.root("fe", f"rm -f /home/alice/go; {site.batch.offline_with_note.format(note=NOTE, node=SPARE)}")
         try:
             yield
         finally:
@@ -54,6 +55,7 @@ def evacuate(site: Site, *options: str) -> tuple[int, list[dict[str, t.Any]]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.both
 def test_guest_moves_to_a_spare_node_while_its_job_runs(site: Site) -> None:
     with spare_node(site), one_port_each(site) as ports:
         job_id = site.submit(stdin=LINES)
@@ -100,6 +102,7 @@ def test_address_of_a_guest_that_is_at_two_places_is_noticed(site: Site) -> None
 
 
 @pytest.mark.full
+@pytest.mark.both
 def test_session_at_a_terminal_goes_on_on_the_spare_node(site: Site) -> None:
     with spare_node(site):
         terminal = Terminal(site, *site.batch.session)
@@ -114,15 +117,16 @@ def test_session_at_a_terminal_goes_on_on_the_spare_node(site: Site) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.both
 def test_guest_that_has_moved_is_suspended_and_its_loss_ends_the_job(site: Site) -> None:
     with spare_node(site):
         job_id = site.submit(stdin=LINES)
         wait_in_guest(site, job_id)
         assert evacuate(site)[0] == 0
-        site.root("fe", f"qsig -s suspend {job_id}")
+        site.root("fe", shlex.join((*site.batch.suspend, job_id)))
         state = "virsh domstate $(virsh list --all --name | head -1)"
         site.wait_for("the guest to stand still", lambda: "paused" in site.root(SPARE, state))
-        site.root("fe", f"qsig -s resume {job_id}")
+        site.root("fe", shlex.join((*site.batch.resume, job_id)))
         site.wait_for("the guest to go on", lambda: "running" in site.root(SPARE, state))
         site.root(SPARE, f"virsh destroy {domains(site, SPARE)[0]}")
         ended = site.end(job_id)
@@ -131,6 +135,7 @@ def test_guest_that_has_moved_is_suspended_and_its_loss_ends_the_job(site: Site)
 
 
 @pytest.mark.full
+@pytest.mark.both
 @pytest.mark.parametrize("victim", ["vtorque-node here", "vtorque-node there", "libvirtd there", "qemu there"])
 def test_move_that_is_broken_off_leaves_one_guest_and_its_job(site: Site, victim: str) -> None:
     """Whoever is killed, in the middle of the memory: the guest runs at one of both nodes, and the job ends well."""

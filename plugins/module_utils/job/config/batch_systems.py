@@ -39,6 +39,7 @@ BATCH_SYSTEMS = {
         commands_parameter="slurm_bin",
         spares=True,
         checkpoints=True,
+        moves=True,
         no_hook_scripts="cannot run with Slurm, which gives the hooks of a job neither its variables nor its output",
     ),
     "openpbs": SystemFacts(

@@ -57,7 +57,7 @@ def find_free(policy: Policy, batch: BatchSystem, but: t.Collection[str] = ()) -
     known = batch.nodes()
     for name in wanted:
         node = next((one for one in known if same_host(name, one.name)), None)
-        why = _why_not(node) if node else "is not known to the batch server"
+        why = _why_not(node, batch) if node else "is not known to the batch server"
         if node and not why:
             found.append(node.name)
         else:
@@ -65,11 +65,11 @@ def find_free(policy: Policy, batch: BatchSystem, but: t.Collection[str] = ()) -
     return tuple(found), "; ".join(reasons)
 
 
-def _why_not(node: BatchNode) -> str:
+def _why_not(node: BatchNode, batch: BatchSystem) -> str:
     if not node.offline or node.note != NOTE:
         return f"is not offline with the note {NOTE!r}, but {'with ' + repr(node.note) if node.note else 'without one'}"
-    if node.jobs:
-        return f"has job {min(node.jobs)}"
+    if jobs := batch.jobs(node.name):  # not every system tells of them with its nodes
+        return f"has job {min(jobs)}"
     return "is down" if node.states & {"down", "unknown"} else ""
 
 
@@ -80,7 +80,7 @@ def claim(batch: BatchSystem, node: str, job_id: str) -> None:
         SiteFault: it is not free any more, or the batch system did not do it.
     """
     seen = batch.node(node)
-    if why := _why_not(seen):
+    if why := _why_not(seen, batch):
         raise SiteFault(f"spare node {node}", why)
     seen = batch.offline(node, note_of(job_id))
     if seen.note != note_of(job_id):

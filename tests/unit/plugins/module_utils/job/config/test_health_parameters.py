@@ -33,7 +33,12 @@ def load(directory: pathlib.Path, text: str) -> policy_file.Policy:
         ("on_degrading: checkpoint\n", "on_degrading", "needs checkpoint_dir"),
         ("batch_system: openpbs\non_degrading: checkpoint\n", "on_degrading", "jobs of openpbs have no checkpoints"),
         (f"{SLURM}on_degrading: checkpoint\n", "on_degrading", "needs checkpoint_dir"),
-        (f"{SLURM}on_degrading: evacuate\nspare_nodes: [n9]\n", "on_degrading", "guests of slurm cannot move"),
+        (
+            "batch_system: openpbs\non_degrading: evacuate\nspare_nodes: [n9]\n",
+            "on_degrading",
+            "guests of openpbs cannot move",
+        ),
+        (f"{SLURM}on_degrading: evacuate\n", "on_degrading", "needs spare_nodes"),
         ("on_degrading: evacuate\n", "on_degrading", "needs spare_nodes"),
         ("side_channels: cache\n", "side_channels", "off, exclusive, cores or strict"),
         (f"side_channels: exclusive\n{SHARED}", "side_channels", "needs pbs_exclusive_node_alloc"),

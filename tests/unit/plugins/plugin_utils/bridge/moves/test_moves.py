@@ -44,7 +44,7 @@ class Batch:
     """A batch system with spare nodes; each of its notes can be another's by the time it is read back."""
 
     def __init__(self, **notes: str) -> None:
-        self.notes, self.busy, self.jobs, self.thief = notes, {}, {JOB: Job()}, ""
+        self.notes, self.busy, self.known, self.thief = notes, {}, {JOB: Job()}, ""
 
     def node(self, name: str) -> BatchNode:
         if name not in self.notes:
@@ -57,17 +57,19 @@ class Batch:
             0,
             frozenset(),
             note,
-            self.busy.get(name, frozenset()),
         )
+
+    def jobs(self, name: str) -> frozenset[str]:
+        return self.busy.get(name, frozenset())
 
     def offline(self, name: str, note: str) -> BatchNode:
         self.notes[name] = self.thief or note
         return self.node(name)
 
     def job(self, job_id: str) -> Job:
-        if job_id not in self.jobs:
+        if job_id not in self.known:
             raise UnknownJob(job_id, "is not known")
-        return self.jobs[job_id]
+        return self.known[job_id]
 
     def nodes(self) -> tuple[BatchNode, ...]:
         return tuple(map(self.node, self.notes))
@@ -177,7 +179,7 @@ def test_spare_is_free_again_when_its_job_has_ended_and_nothing_is_left(
     settings: NodeSettings, state: str, guests: bool, named: str, given: bool
 ) -> None:
     batch = Batch(cn3="vtorque: spare for 7.head")
-    batch.jobs = {JOB: Job(state=state)} if state else {}
+    batch.known = {JOB: Job(state=state)} if state else {}
     if guests:
         (settings.guests_dir / "7.head.1").mkdir(parents=True)
     assert evacuate.give_back_spare(POLICY, settings, batch, job_id=named) is given  # type: ignore[arg-type]
@@ -202,7 +204,7 @@ def test_start_whose_guest_has_come_lives_as_long_as_on_its_former_node(
     if came:
         moves.note_arrival(guest, "cn1")
     batch = Batch()
-    batch.jobs = {JOB: job}
+    batch.known = {JOB: job}
     asked = JobAnswers(batch)  # type: ignore[arg-type]
     assert evacuate.came_and_lives(settings, asked, JOB, 1) is lives
 
