@@ -57,6 +57,9 @@ class Server:
     def note(self, name: str) -> str:
         return self.known[name].note
 
+    def jobs(self, name: str) -> frozenset[str]:
+        return self.known[name].jobs
+
     def offline(self, name: str, note: str) -> BatchNode:
         self.others_meanwhile()
         self.change(name, note=note, states=frozenset({"offline"}))
