@@ -113,7 +113,18 @@ def tell_warm(console: Console, front: Front, title: str, image: str, flags: str
         console.print(f"    warm: no, because {made.stderr.strip()}", highlight=False, markup=False)
         return
     console.print(f"    a booted guest is saved, after {time.monotonic() - begin:.0f} s; from now on", highlight=False)
-    line = f"{front.submit} {front.one_node}{flags} where.sh"
+    # what begins early is known to be wanted from the first job on that has read the changed configuration
+    for heading in ("the first job since the change", "the second job"):
+        console.print(f"  {heading}", highlight=False, markup=False)
+        _tell_start(console, front, f"{front.submit} {front.one_node}{flags} where.sh")
+
+
+def _tell_start(console: Console, front: Front, line: str) -> None:
+    """Submit a job on cn1, and show how its guest came up and when its first line came.
+
+    Raises:
+        Failure: it did not run.
+    """
     console.print(f"  alice@fe $ {line}", highlight=False, markup=False)
     submitted = on("fe", "/bin/sh", "-c", line, user="alice")
     if submitted.returncode:
