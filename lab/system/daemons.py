@@ -290,10 +290,12 @@ GANESHA_CONF = f"""\
 NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = 2049; Bind_addr = {NETWORK}.1; Enable_NLM = false; Enable_RQUOTA = false; }}
 NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = "/run/ganesha"; Only_Numeric_Owners = true;
     Delegations = false; }}
+EXPORT_DEFAULTS {{ Attr_Expiration_Time = 0; }}
 EXPORT {{ Export_Id = 1; Path = "/home"; Pseudo = "/home"; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;
     Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}
 """
-"""The guest's root mounts the homes: it is not squashed here, as on many clusters it is."""
+"""The guest's root mounts the homes: it is not squashed here, as on many clusters it is.  The front end writes behind
+the server's back, which by itself would believe for a minute that what it once missed is still missing."""
 
 LIBVIRTD_CONF = """\
 # without polkit's daemon: root alone, by the socket's mode

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import pathlib
 import re
 import subprocess
 import time
@@ -249,5 +250,5 @@ def _migrate(site: Site, name: str) -> float:
     seconds = time.monotonic() - began
     if done.returncode:
         raise Trouble(f"virsh migrate: {done.stderr.strip()}")
-    root(site, SPARE, f"virsh -q destroy {name}; rm -rf {place}")
+    root(site, SPARE, f"virsh -q destroy {name}; rm -rf {pathlib.PurePath(place).parent}")
     return seconds
