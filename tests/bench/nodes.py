@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.pool import publish, revision
 
+from .measure import SCRIPT, TEXT
 from .site import USER, Site, Trouble
 
 COUNTS = (1, 2, 4, 8, 16, 32)
@@ -65,8 +66,7 @@ def measure(site: Site, progress: Progress, counts: t.Sequence[int] = COUNTS) ->
     Raises:
         Trouble: a job did not become ready.
     """
-    for name in NAMES[: max(counts)]:
-        site.ask(name, "stand_in")
+    stand_in(site, NAMES[: max(counts)])
     runs: dict[str, list[float]] = {}
     # every node makes its first guest now: its libvirt asks qemu what it can, and files are read from the disk
     progress(f"memory of a job over {max(counts)} nodes", 0, 1)
@@ -84,6 +84,13 @@ def measure(site: Site, progress: Progress, counts: t.Sequence[int] = COUNTS) ->
     return runs
 
 
+def stand_in(site: Site, names: t.Sequence[str]) -> None:
+    """Have guests of these nodes boot nothing, and a script that a job may have."""
+    for name in names:
+        site.ask(name, "stand_in")
+    site.ask("fe", "write_file", SCRIPT, TEXT, user=USER)
+
+
 def _job(site: Site, count: int) -> tuple[float, float]:
     """From the start of the prologue to the ready record, and the mother superior's processor time."""
     with contextlib.ExitStack() as stack:
@@ -92,7 +99,7 @@ def _job(site: Site, count: int) -> tuple[float, float]:
         ready = stack.enter_context(site.program("cn1", "ready_watch"))
         ready.line()
         where = "+".join(f"{name}:ppn=2" for name in NAMES[:count])
-        job_id = site.ask("fe", "submit", REQUEST, "/bin/true", ["-l", f"nodes={where}"], user=USER)
+        job_id = site.ask("fe", "submit", REQUEST, SCRIPT, ["-l", f"nodes={where}"], user=USER)
         seen = ready.line()
         # nobody is in the guest to run it
         site.ask("fe", "delete", job_id, user=USER)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .nodes import NAMES, REQUEST, Progress
+from .measure import SCRIPT
+from .nodes import NAMES, REQUEST, Progress, stand_in
 from .site import USER, Site, Trouble
 
 COUNTS = (2, 4, 8)
@@ -27,8 +28,7 @@ def measure(sites: t.Mapping[str, Site], progress: Progress) -> dict[str, list[f
         Trouble: a job did not become ready.
     """
     for system, site in sites.items():
-        for name in NODES:
-            site.ask(name, "stand_in")
+        stand_in(site, NODES)
         # every node makes its first guest now, whose libvirt asks qemu what it can
         progress(f"a job over {max(COUNTS)} nodes ({system})", 0, 1)
         _start_s(site, system, max(COUNTS))
@@ -66,7 +66,7 @@ def _start_s(site: Site, system: str, count: int) -> float:
     """From the start of the prologue to the ready record."""
     with site.program("cn1", "ready_watch", False) as ready:
         ready.line()
-        job_id = site.ask("fe", "submit", REQUEST, "/bin/true", options_of(system, count), user=USER)
+        job_id = site.ask("fe", "submit", REQUEST, SCRIPT, options_of(system, count), user=USER)
         seen = ready.line()
     # nobody is in the guest to run it
     site.ask("fe", "delete", job_id, system, user=USER)
