@@ -46,6 +46,8 @@ class Arrival:
 class Stream:
     """The first line of a connection of a move; where the answer is yes, the bytes of its channel follow.
 
+    For a socket a line feed comes before them, once it is wanted, and a second answer, once it is connected.
+
     Attributes:
         do: `stream`.
         node: who is asked.

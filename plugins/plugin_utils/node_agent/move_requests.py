@@ -110,6 +110,9 @@ def answer_stream(stream: Stream, load: LoadPolicy, environment: t.Mapping[str, 
         _take_files(guest)
         file = read_guest_file(guest)
         return {**make_answer(), "slots": [file.slot if file else 0]}
+    write_answer(make_answer())
+    if os.read(0, 1) != b"\n":  # nobody is connected there, and nobody will be
+        return make_answer()
     try:
         if stream.channel == LIBVIRT:
             path = next(path for path in map(pathlib.Path, LIBVIRT_SOCKETS) if path.is_socket())

@@ -114,18 +114,48 @@ def end_call(call: subprocess.Popen[bytes]) -> None:
     call.wait()
 
 
-def tunnel(host: str, message: Stream, connection: socket.socket) -> None:
-    """Carry the bytes of a connection here to the socket on another node that its message names, and back."""
-    call = open_call(host, message)
-    try:
-        read_answer(call, host, Deadline.after(ANSWER_S))
-        stdin = os.dup(t.cast("t.IO[bytes]", call.stdin).fileno())
-        t.cast("t.IO[bytes]", call.stdin).close()
-        relay.carry(connection, t.cast("t.IO[bytes]", call.stdout).fileno(), stdin)
-    except (OSError, VTorqueError):  # whoever is connected sees the end of it
-        connection.close()
-    finally:
-        end_call(call)
+class Channel:
+    """A way to a socket on another node, whose program there loads while nobody is connected yet; a context manager.
+
+    Args:
+        host: its name.
+        message: names the socket, and says for how long that node waits until there can be one.
+
+    Raises:
+        OSError: ssh does not start.
+    """
+
+    def __init__(self, host: str, message: Stream) -> None:
+        self._host = host
+        self._message = message
+        self._ahead = [open_call(host, message)]
+
+    def serve(self, connection: socket.socket) -> None:
+        """Carry the bytes of a connection here to that socket, and back; a second one has a call of its own."""
+        try:
+            call = self._ahead.pop() if self._ahead else open_call(self._host, self._message)
+        except OSError:
+            connection.close()
+            return
+        try:
+            stdin = t.cast("t.IO[bytes]", call.stdin)
+            read_answer(call, self._host, Deadline.after(ANSWER_S))
+            stdin.write(b"\n")  # somebody is connected: a socket there is not opened for nobody
+            read_answer(call, self._host, Deadline.after(ANSWER_S))
+            sink = os.dup(stdin.fileno())
+            stdin.close()
+            relay.carry(connection, t.cast("t.IO[bytes]", call.stdout).fileno(), sink)
+        except (OSError, VTorqueError):  # whoever is connected sees the end of it
+            connection.close()
+        finally:
+            end_call(call)
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        while self._ahead:
+            end_call(self._ahead.pop())
 
 
 def send_files(host: str, message: Stream, contents: t.Mapping[str, bytes], arrival: subprocess.Popen[bytes]) -> Answer:
