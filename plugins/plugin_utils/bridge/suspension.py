@@ -67,7 +67,9 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
     batch, patience = open_batch(policy), Deadline.after(SUSPENSION_PATIENCE_S)
     # a job that ends with its checkpoint lets no guest go on, whoever rings while it does
     parked = run_directory(job_id, start, settings.run_dir) / PARKED
+    rung: bytes | None = b""
     while not start_lock.tombstone(settings, suspension.key).exists() and not parked.exists():
+        asked = time.monotonic()
         try:
             pause_s = suspension.go_on(batch)
         except SiteFault as error:  # no proof of anything
@@ -75,7 +77,8 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
             pause_s = AGAIN_S
         if pause_s is None or (not suspension.ordered and patience.passed):
             return
-        rung = _rung(pause_s)
+        # a ring may be heard before the server knows what it was for
+        rung = _rung(min(pause_s, LOOK_S) if rung else pause_s)
         if rung is None:
             return
         park = shell_message.PARK in rung
@@ -83,7 +86,8 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
             return
         if rung:
             patience = Deadline.after(SUSPENSION_PATIENCE_S)
-            time.sleep(LOOK_S)  # whoever rings is the job's user: the server is not asked more often
+            # whoever rings is the job's user: the server is not asked more often
+            time.sleep(max(0.0, asked + LOOK_S - time.monotonic()))
 
 
 class _Suspension:

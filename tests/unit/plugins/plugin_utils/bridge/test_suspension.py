@@ -136,6 +136,22 @@ def test_wish_for_a_suspension_ends_who_follows_where_the_job_ended(
     assert ("not suspended: job 7.head: qrerun: not allowed" in capfd.readouterr().err) == (not ends)
 
 
+def test_ring_that_comes_before_the_server_knows_of_it_is_asked_for_once_more_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    rings = iter((b"", b".", b"", b""))
+
+    def rung(seconds: float) -> bytes:
+        waits.append(seconds)
+        return next(rings)
+
+    monkeypatch.setattr(suspension, "_rung", rung)
+    world.follow("S", "S", "S", "S", "R")
+    paused_s, look_s = suspension.PAUSED_LOOK_S, suspension.LOOK_S
+    assert waits == [paused_s, paused_s, look_s, paused_s]
+
+
 def test_stop_by_the_user_pauses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspension, "SUSPENSION_PATIENCE_S", 0.0)
     world.follow("R")
