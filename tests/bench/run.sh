@@ -17,6 +17,7 @@ PART=${PART:-all}
 case $GUEST:$PART in
     tiny:all) takes="about 25 minutes" ;;
     *:cache | *:page) takes="half a minute" ;;
+    tiny:slurm) takes="about 6 minutes" ;;
     tiny:devices) takes="about 30 minutes" ;;
     *:boot) takes="about 8 minutes" ;;
     tiny:nodes | debian:nodes) takes="about 5 minutes" ;;

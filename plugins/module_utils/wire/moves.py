@@ -56,7 +56,7 @@ class Stream:
         timeout_s: seconds until the other end must be there.
     """
 
-    version: int = number_field(1, 1)
+    version: int = number_field(2, 2)
     do: str = text_field("stream")
     job_id: str = text_field(JOB_ID)
     start: int = number_field(0, 2**31)

@@ -69,12 +69,12 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
     parked = run_directory(job_id, start, settings.run_dir) / PARKED
     rung: bytes | None = b""
     while not start_lock.tombstone(settings, suspension.key).exists() and not parked.exists():
-        asked = time.monotonic()
         try:
             pause_s = suspension.go_on(batch)
         except SiteFault as error:  # no proof of anything
             _log(f"whether job {job_id} is suspended is not known: {error}", event_log.WARNING)
             pause_s = AGAIN_S
+        answered = time.monotonic()
         if pause_s is None or (not suspension.ordered and patience.passed):
             return
         # a ring may be heard before the server knows what it was for
@@ -87,7 +87,7 @@ def follow(job_id: str, start: int, load: LoadPolicy, node: str) -> None:
         if rung:
             patience = Deadline.after(SUSPENSION_PATIENCE_S)
             # whoever rings is the job's user: the server is not asked more often
-            time.sleep(max(0.0, asked + LOOK_S - time.monotonic()))
+            time.sleep(max(0.0, answered + LOOK_S - time.monotonic()))
 
 
 class _Suspension:

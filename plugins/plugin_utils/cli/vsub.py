@@ -23,7 +23,7 @@ from ...module_utils.job.request.demand import NodeSize
 from ...module_utils.job.request.host_expressions import host_matches
 from ...module_utils.job.request.keys import FILES, HYPERVISORS, KEYS
 from ...module_utils.job.request.request import log_wishes
-from ...module_utils.system.ahead import Ahead
+from ...module_utils.system.early_question import EarlyQuestion
 from ...module_utils.wire.messages import FS_TYPES
 from ..bridge.submission import check_user_disk, digest_user_image, pool_offers
 from .output import environment, messages
@@ -176,9 +176,9 @@ def _home() -> str:
 
 
 def _size_question(call: Call, queue: str) -> t.Callable[[], tuple[NodeSize, ...]]:
-    """What returns the sizes of the nodes that VM jobs may use; none when the batch server does not say.
+    """Return a function that returns the sizes of the nodes that VM jobs may use; none if the batch server is silent.
 
-    The server takes as long to answer as the request takes to be read: with `fast_start` it is asked ahead.
+    With `fast_start` the server is asked at once, because it takes as long as it takes to read the request.
     """
     batch = open_batch(call.policy, front_end=call.front_end, timeout_s=BATCH_TIMEOUT_S)
 
@@ -188,7 +188,7 @@ def _size_question(call: Call, queue: str) -> t.Callable[[], tuple[NodeSize, ...
         except SiteFault:
             return ()
 
-    return Ahead(ask) if call.policy.fast_start else ask
+    return EarlyQuestion(ask) if call.policy.fast_start else ask
 
 
 def _run_command_call(call: Call, command_call: CommandCall) -> int:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import select
+import socket
+import threading
 import time
 import typing as t
 
@@ -39,6 +42,8 @@ LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock")
 """Of the daemon that runs domains here: the one daemon, or the one of its own for qemu."""
 CONNECT_S = 10.0
 LOOK_S = 0.1
+OVER_LOOK_S, OVER_S = 1.0, 30.0
+"""Between two looks whether a move is over, and from then until its connections are broken off."""
 ANSWERS = 1
 """The descriptor on which answers are written."""
 FILE_LIMIT = 64 << 20
@@ -111,8 +116,10 @@ def answer_stream(stream: Stream, load: LoadPolicy, environment: t.Mapping[str, 
         file = read_guest_file(guest)
         return {**make_answer(), "slots": [file.slot if file else 0]}
     write_answer(make_answer())
-    if os.read(0, 1) != b"\n":  # nobody is connected there, and nobody will be
+    if not _is_wanted(stream, Deadline.after(stream.timeout_s)):
         return make_answer()
+    check_source(stream.job_id, stream.start, stream.node, settings, environment)
+    _await_place(guest, stream, settings, Deadline.after(0.0))
     try:
         if stream.channel == LIBVIRT:
             path = next(path for path in map(pathlib.Path, LIBVIRT_SOCKETS) if path.is_socket())
@@ -125,8 +132,31 @@ def answer_stream(stream: Stream, load: LoadPolicy, environment: t.Mapping[str, 
     sink = os.dup(1)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)  # what is written from now on is the channel's alone
+    threading.Thread(target=_end_with_move, args=(guest, connection), daemon=True, name="end of the move").start()
     relay.carry(connection, 0, sink)
     return make_answer()
+
+
+def _is_wanted(stream: Stream, until: Deadline) -> bool:
+    """Wait until the other node has a use for the connection; return False where it ends without one.
+
+    Raises:
+        VTorqueError: it says something else, or nothing in time.
+    """
+    if not select.select([0], [], [], until.left_s(86_400.0))[0]:
+        raise VTorqueError(f"the {stream.channel} of guest {stream.guest}", "nothing has connected to it in time")
+    if (word := os.read(0, 1)) not in (b"", b"\n"):
+        raise VTorqueError(f"the {stream.channel} of guest {stream.guest}", "bytes came before they were asked for")
+    return bool(word)
+
+
+def _end_with_move(guest: pathlib.Path, connection: socket.socket) -> None:
+    """Break a connection off that its node leaves open after the move: libvirt here is open to it no longer."""
+    while (guest / moves.MOVE).is_dir():
+        time.sleep(OVER_LOOK_S)
+    time.sleep(OVER_S)
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _await_place(guest: pathlib.Path, stream: Stream, settings: NodeSettings, until: Deadline) -> None:

@@ -282,7 +282,7 @@ class Policy:
     )
     parallel: bool = _parameter(_FLAG, True, "all nodes of a job at the same time")
     fast_start: bool = _parameter(
-        _FLAG, True, "begin starts and ends before Ansible has loaded; false: a second slower, by Ansible alone"
+        _FLAG, True, "begin starts, ends and the question of vsub early; false: a second slower, by Ansible alone"
     )
     warm_start: bool = _parameter(_FLAG, False, "guests start from templates, where their node has one")
     warm_days: int = _parameter(number(1, 365), 7, "days after which a template of warm starts is thrown away")

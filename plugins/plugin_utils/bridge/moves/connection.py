@@ -128,34 +128,43 @@ class Channel:
     def __init__(self, host: str, message: Stream) -> None:
         self._host = host
         self._message = message
-        self._ahead = [open_call(host, message)]
+        self._unused = [open_call(host, message)]
 
     def serve(self, connection: socket.socket) -> None:
         """Carry the bytes of a connection here to that socket, and back; a second one has a call of its own."""
-        try:
-            call = self._ahead.pop() if self._ahead else open_call(self._host, self._message)
-        except OSError:
-            connection.close()
-            return
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(connection.close)  # whoever is connected sees the end of it
+            stack.enter_context(contextlib.suppress(OSError, VTorqueError))
+            call = self._take_ready(stack)
             stdin = t.cast("t.IO[bytes]", call.stdin)
-            read_answer(call, self._host, Deadline.after(ANSWER_S))
-            stdin.write(b"\n")  # somebody is connected: a socket there is not opened for nobody
+            stdin.write(b"\n")  # now it is wanted
             read_answer(call, self._host, Deadline.after(ANSWER_S))
             sink = os.dup(stdin.fileno())
             stdin.close()
             relay.carry(connection, t.cast("t.IO[bytes]", call.stdout).fileno(), sink)
-        except (OSError, VTorqueError):  # whoever is connected sees the end of it
-            connection.close()
-        finally:
-            end_call(call)
+
+    def _take_ready(self, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+        """Return a call to which the node has said yes, and that ends with `stack`: the early one if it can be had.
+
+        Raises:
+            OSError, VTorqueError: it does not say yes.
+        """
+        with contextlib.suppress(IndexError, VTorqueError):  # another connection has it, or its node gave it up
+            call = self._unused.pop()
+            stack.callback(end_call, call)
+            read_answer(call, self._host, Deadline.after(ANSWER_S))
+            return call
+        call = open_call(self._host, self._message)
+        stack.callback(end_call, call)
+        read_answer(call, self._host, Deadline.after(ANSWER_S))
+        return call
 
     def __enter__(self) -> Channel:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        while self._ahead:
-            end_call(self._ahead.pop())
+        while self._unused:
+            end_call(self._unused.pop())
 
 
 def send_files(host: str, message: Stream, contents: t.Mapping[str, bytes], arrival: subprocess.Popen[bytes]) -> Answer:

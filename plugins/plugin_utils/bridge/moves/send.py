@@ -126,7 +126,7 @@ def finish_move(
         VTorqueError: the spare node does not answer, so that nothing is done.
     """
     target = moves.target_of(guest)
-    question = Stream(1, "stream", job_id, start, target, guest.name, STATE, 0.0)
+    question = Stream(2, "stream", job_id, start, target, guest.name, STATE, 0.0)
     there = send_request(target, question)
     if "running" in there.get("states", ()):
         return _commit(guest, job_id, start, target, settings, domains, 0.0, -1.0)
@@ -148,7 +148,7 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
     pause_after_s = PAUSE_AFTER_S + PAUSE_AFTER_MIB_S * part.guests[0].ram_mib
     timeout_s = PLACE_S + pause_after_s + PAUSED_S
     arrival = _arrival(guest, file, part, target, settings, timeout_s + 2 * REMOVAL_S)
-    stream = functools.partial(Stream, 1, "stream", resident.job_id, resident.start, target, guest.name)
+    stream = functools.partial(Stream, 2, "stream", resident.job_id, resident.start, target, guest.name)
     qemu_uid = domains.capabilities().qemu_ids[0]
     call, taken = open_call(target, arrival), False
     try:

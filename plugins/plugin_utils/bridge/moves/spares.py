@@ -68,9 +68,11 @@ def find_free(policy: Policy, batch: BatchSystem, but: t.Collection[str] = ()) -
 def _why_not(node: BatchNode, batch: BatchSystem) -> str:
     if not node.offline or node.note != NOTE:
         return f"is not offline with the note {NOTE!r}, but {'with ' + repr(node.note) if node.note else 'without one'}"
-    if jobs := batch.jobs(node.name):  # not every system tells of them with its nodes
-        return f"has job {min(jobs)}"
-    return "is down" if node.states & {"down", "unknown"} else ""
+    if node.states & {"down", "unknown"}:
+        return "is down"
+    # not every system tells of them with its nodes
+    jobs = node.jobs or batch.jobs(node.name)
+    return f"has job {min(jobs)}" if jobs else ""
 
 
 def claim(batch: BatchSystem, node: str, job_id: str) -> None:

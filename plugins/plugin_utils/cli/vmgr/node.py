@@ -97,6 +97,7 @@ exit status:
 
 examples:
   pbsnodes -o -N 'fan is broken' cn2; vmgr node evacuate cn2
+  scontrol update nodename=cn2 state=drain reason='fan is broken'; vmgr node evacuate cn2
   vmgr node evacuate cn2 --dry-run           what would go where, and what would stay
   vmgr node evacuate cn2 --query '[?why].job_id'
 """

@@ -152,6 +152,30 @@ def test_ring_that_comes_before_the_server_knows_of_it_is_asked_for_once_more_at
     assert waits == [paused_s, paused_s, look_s, paused_s]
 
 
+def test_ring_after_a_long_silence_is_answered_at_once_and_rings_in_a_row_once_a_second(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    questions: list[float] = []
+
+    def rung(_seconds: float) -> bytes:
+        clock[0] += waits.pop(0)
+        return b"."
+
+    def job(job_id: str) -> BatchJob:
+        questions.append(clock[0])
+        clock[0] += 3.0  # a slow server
+        return World.job(world, job_id)
+
+    waits = [10.0, 0.0]
+    monkeypatch.setattr(suspension, "_rung", rung)
+    monkeypatch.setattr(world, "job", job)
+    sleep = lambda seconds: clock.__setitem__(0, clock[0] + seconds)  # noqa: E731 - a clock of three lines
+    monkeypatch.setattr(suspension, "time", types.SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    world.follow("S", "S", "R")
+    assert questions == [100.0, 113.0, 117.0]
+
+
 def test_stop_by_the_user_pauses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspension, "SUSPENSION_PATIENCE_S", 0.0)
     world.follow("R")

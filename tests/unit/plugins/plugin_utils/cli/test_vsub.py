@@ -11,9 +11,12 @@ import json
 import os
 import pathlib
 import pwd
+import threading
+import types
 import typing as t
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.cli import vsub
 
@@ -665,7 +668,25 @@ def test_batch_server_that_does_not_answer_leaves_the_word_to_qsub(site: Site, f
 
 
 @pytest.mark.parametrize("fast_start", [True, False])
-def test_batch_server_is_asked_ahead_or_at_once(site: Site, fast_start: bool) -> None:
+def test_batch_server_is_asked_before_its_answer_is_needed_where_the_site_wants_it(
+    monkeypatch: pytest.MonkeyPatch, fast_start: bool
+) -> None:
+    asked = threading.Event()
+
+    def node_sizes(*_words: object) -> tuple[()]:
+        asked.set()
+        return ()
+
+    monkeypatch.setattr(vsub, "open_batch", lambda *_words, **_more: types.SimpleNamespace(node_sizes=node_sizes))
+    nothing = t.cast(t.Any, None)
+    answer = vsub._size_question(vsub.Call(nothing, nothing, {}, Policy(fast_start=fast_start), False), "batch")
+    assert asked.wait(60 if fast_start else 0) == fast_start
+    assert answer() == ()
+    assert asked.is_set()
+
+
+@pytest.mark.parametrize("fast_start", [True, False])
+def test_request_is_too_large_whenever_the_batch_server_was_asked(site: Site, fast_start: bool) -> None:
     site.configure(fast_start=fast_start)
     done = site.vsub("-vm", "vcpus=4000", site.script(PLAIN))
     assert (done.status, done.seen) == (2, None)

@@ -16,7 +16,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock i
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import FILES, MEMORY, Stream
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import connection
 
-ASKED = Stream(1, "stream", "7.head", 1, "cn3", "vcn1-1", FILES, 300.0)
+ASKED = Stream(2, "stream", "7.head", 1, "cn3", "vcn1-1", FILES, 300.0)
 REFUSAL = json.dumps({"version": 1, "ok": False, "error": NodeFault("guest vcn1-1", "no room here").to_dict()})
 TAKES = """read -r asked; echo '{"ok": true}'; read -r about; head -c 5 >got; echo '{"ok": true, "slots": [4]}'"""
 """The node has a place: it says so, takes a file of five bytes, and says which slot it has."""
@@ -62,7 +62,7 @@ def test_node_that_goes_ends_the_wait_for_its_place(call, monkeypatch):
 
 ECHOES = """read -r asked; echo '{"ok": true}'; read -r used; echo '{"ok": true}'; echo x >>used; cat"""
 """The node is ready; once somebody is connected it connects, and gives back what comes."""
-BYTES = Stream(1, "stream", "7.head", 1, "cn3", "vcn1-1", MEMORY, 300.0)
+BYTES = Stream(2, "stream", "7.head", 1, "cn3", "vcn1-1", MEMORY, 300.0)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_bytes_are_carried_both_ways_on_each_connection(channel):
 def test_channel_that_nobody_used_connects_nowhere_and_ends(monkeypatch, tmp_path):
     monkeypatch.setattr(connection, "ssh_command", lambda *_arguments: ["sh", "-c", f"cd {tmp_path}; {ECHOES}"])
     with connection.Channel("cn3", BYTES) as unused:
-        (call,) = unused._ahead
+        (call,) = unused._unused
         connection.read_answer(call, "cn3", Deadline.after(60))
     assert call.returncode is not None
     assert not (tmp_path / "used").exists()

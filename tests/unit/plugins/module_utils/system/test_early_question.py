@@ -11,7 +11,7 @@ import threading
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.ahead import Ahead
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.early_question import EarlyQuestion
 
 
 def test_the_caller_goes_on_while_it_is_answered() -> None:
@@ -22,7 +22,7 @@ def test_the_caller_goes_on_while_it_is_answered() -> None:
         assert went_on.wait(60)
         return "two nodes"
 
-    answer = Ahead(ask)
+    answer = EarlyQuestion(ask)
     assert asked.wait(60)
     went_on.set()
     assert answer() == "two nodes"
@@ -33,12 +33,14 @@ def test_what_it_raises_is_raised_where_the_answer_is_needed() -> None:
     def ask() -> str:
         raise SiteFault("sinfo", "cannot be run")
 
-    answer = Ahead(ask)
+    answer = EarlyQuestion(ask)
     with pytest.raises(SiteFault, match="cannot be run"):
         answer()
 
 
-def test_a_program_that_ends_meanwhile_does_not_wait_for_it() -> None:
-    text = f"import threading\nfrom {Ahead.__module__} import Ahead\nAhead(threading.Event().wait)\nprint('over')"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "over\n"
+def test_a_program_that_ends_meanwhile_leaves_nothing_behind() -> None:
+    """The child has its standard error, whose end is heard here."""
+    ask = "lambda: subprocess.run(['sleep', '600'], timeout=1)"
+    text = f"import subprocess\nfrom {EarlyQuestion.__module__} import EarlyQuestion\nEarlyQuestion({ask})\nprint('on')"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("on\n", "")

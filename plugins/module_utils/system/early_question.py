@@ -11,10 +11,10 @@ import typing as t
 T = t.TypeVar("T")
 
 
-class Ahead(t.Generic[T]):
-    """A question that is on its way; a call waits for its answer.
+class EarlyQuestion(t.Generic[T]):
+    """A question that is asked at once; a call waits for its answer.
 
-    A program that ends meanwhile does not wait for it.
+    A program does not end before its question has: what that runs would be left behind.
 
     Args:
         ask: the question; it bounds its own time, and spends it waiting for another process.
@@ -24,7 +24,7 @@ class Ahead(t.Generic[T]):
         self._ask = ask
         self._answers: list[T] = []
         self._errors: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, daemon=True, name="ahead")
+        self._thread = threading.Thread(target=self._run, name="early question")
         self._thread.start()
 
     def _run(self) -> None:
