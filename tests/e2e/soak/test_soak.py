@@ -131,7 +131,7 @@ def look(site: Site, jobs: t.Sequence[Job]) -> int:
         if state == "C":
             job.moments.setdefault("ended", time.monotonic())
             job.exit_status = int(report["exit_status"]) if "exit_status" in report else None
-        assert state != "H", f"job {job.id} is held: {report.get('comment')}"
+        assert state != "H", f"job {job.id} is held: {report}"
         assert state != "?" or "ended" in job.moments, f"the server has lost job {job.id}"
     return states["Q"]
 

@@ -96,8 +96,7 @@ exit status:
   5  some stay there; with --dry-run: would stay
 
 examples:
-  pbsnodes -o -N 'fan is broken' cn2; vmgr node evacuate cn2
-  scontrol update nodename=cn2 state=drain reason='fan is broken'; vmgr node evacuate cn2
+  vmgr node evacuate cn2                     all guests that can go, once it is offline
   vmgr node evacuate cn2 --dry-run           what would go where, and what would stay
   vmgr node evacuate cn2 --query '[?why].job_id'
 """
