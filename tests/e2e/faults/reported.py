@@ -14,7 +14,7 @@ import typing as t
 
 EVERY = int(os.environ.get("VTORQUE_FAULTS", "100"))
 """Of so many faults one is tried."""
-EVERY_JOB = EVERY if "VTORQUE_FAULTS" in os.environ else 2 * EVERY
+EVERY_JOB = EVERY if "VTORQUE_FAULTS" in os.environ else 3 * EVERY
 """The same of faults that each cost a job over two nodes."""
 SEED = int(os.environ.get("VTORQUE_SEED", "0"))
 ONLY = os.environ.get("VTORQUE_FAULT", "")

@@ -6,7 +6,7 @@
 What a step is, `superior.py` takes from the code that is installed on the nodes, over which it lies while the test
 lasts.  The step's program is killed, raises, finds the disk full, or hangs; then the job is looked at, and what is left
 of it.  Its guests boot nothing, so that its script runs nowhere: where it did, that was a node.
-`make test-faults` tries every fault, `make test` one in 200 (`VTORQUE_FAULTS`), the same for the same `VTORQUE_SEED`;
+`make test-faults` tries every fault, `make test` one in 300 (`VTORQUE_FAULTS`), the same for the same `VTORQUE_SEED`;
 `VTORQUE_FAULT='play prologue raises'` only those in whose line in the report these words stand.
 
 It has been seen to fail: without `shell_links.remove_run` in the epilogue the look after the fault named "run record
