@@ -14,12 +14,12 @@ kind=${1:-demo}
 LAB_PACKAGES="
     python3 python3-venv python3-libvirt libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
     dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
-    cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs"
+    cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs gcc libc6-dev"
 DEVICES_PACKAGES="numactl pciutils"
 # the package starts its daemons where the distribution's policy (policy-rc.d) lets it; nodes of a lab have their own
 SWITCH_PACKAGES="openvswitch-switch-dpdk librte-mempool-ring23"
 SLURM_PACKAGES="munge slurmctld slurmd slurm-client"
-TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils gcc libc6-dev groff-base xauth xvfb chromium"
+TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils groff-base xauth xvfb chromium"
 
 [ "$(id -u)" -eq 0 ] || { echo "prepare: root is needed: the lab makes network namespaces and mounts" >&2; exit 1; }
 

@@ -38,7 +38,7 @@ BY_ITSELF = "tiny-bios"
 """The guest whose disk is all that it boots from, as an image of a user's must be."""
 BUSYBOX = pathlib.Path("/bin/busybox")
 COMPILER = pathlib.Path("/usr/bin/cc")
-"""Of what takes the first order of a warm start in a guest; without it guests boot (`make demo` installs none)."""
+"""Of what takes the first order of a warm start in a guest; without it guests boot."""
 COMPILED = ("warm", "sequence")
 """Programs of the guest in C, in `usr/lib/vtorque-image`: the order's, and one that tests run."""
 PROGRAMS = (
