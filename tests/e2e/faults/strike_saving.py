@@ -92,7 +92,7 @@ class Saving:
         wishes = {"checkpoint_dir": place / "store", "home_via": "nfs", "home_export": None, "mounts": ()}
         self.settings = dataclasses.replace(self.settings, **wishes)
         sys.modules[f"{NODE}.lifecycle.monitor"].__dict__["Pausing"] = self.modules["pausing"].Pausing
-        self.modules["returning"].__dict__["clock"] = types.SimpleNamespace(set_clocks=lambda *_more: ())
+        self.modules["returning"].__dict__["clock"] = types.SimpleNamespace(set_clocks=lambda *_more, **_words: ())
         self.job = importlib.import_module(f"{BASE}.module_utils.job.batch.api").BatchJob
         self.policy = importlib.import_module(f"{BASE}.module_utils.job.config.parameters").Policy
         self.plan = importlib.import_module(f"{BASE}.module_utils.job.plan.job_plan").JobPlan

@@ -93,7 +93,12 @@ def bring_back(
     _restore(guests, part, settings, domains, step, cores)
     step("the clocks of the guests")
     problems = clock.set_clocks(
-        part.job_id, part.start, settings, [one.now.name for one in guests], Deadline.after(deadline.left_s(CLOCK_S))
+        part.job_id,
+        part.start,
+        settings,
+        [one.now.name for one in guests],
+        Deadline.after(deadline.left_s(CLOCK_S)),
+        reconnect=True,
     )
     if problems:
         raise VTorqueError(f"the guests of start {key} have returned, and do not answer", "; ".join(problems))

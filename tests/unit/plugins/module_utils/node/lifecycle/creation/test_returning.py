@@ -45,7 +45,7 @@ def running(node: Node, tmp_path: pathlib.Path) -> Node:
     store.mkdir(mode=0o700)
     for module, name, value in (
         (monitor, "FIRST_PAUSE_S", 0.05), (monitor, "LAST_PAUSE_S", 0.05), (pausing, "AGAIN_S", 0.05),
-        (clock, "set_clocks", lambda *_words: ()), (taken_address, "find_holders", lambda *_words: {}),
+        (clock, "set_clocks", lambda *_words, **_more: ()), (taken_address, "find_holders", lambda *_words: {}),
     ):  # fmt: skip
         node.patch.setattr(module, name, value)
     node.settings = dataclasses.replace(node.settings, checkpoint_dir=store)
