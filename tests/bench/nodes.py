@@ -91,6 +91,11 @@ def stand_in(site: Site, names: t.Sequence[str]) -> None:
     site.ask("fe", "write_file", SCRIPT, TEXT, user=USER)
 
 
+def on_first(count: int) -> list[str]:
+    """Return the options of qsub for a job over the first so many nodes."""
+    return ["-l", "nodes=" + "+".join(f"{name}:ppn=2" for name in NAMES[:count])]
+
+
 def _job(site: Site, count: int) -> tuple[float, float]:
     """From the start of the prologue to the ready record, and the mother superior's processor time."""
     with contextlib.ExitStack() as stack:
@@ -98,8 +103,7 @@ def _job(site: Site, count: int) -> tuple[float, float]:
         over.line()
         ready = stack.enter_context(site.program("cn1", "ready_watch"))
         ready.line()
-        where = "+".join(f"{name}:ppn=2" for name in NAMES[:count])
-        job_id = site.ask("fe", "submit", REQUEST, SCRIPT, ["-l", f"nodes={where}"], user=USER)
+        job_id = site.ask("fe", "submit", REQUEST, SCRIPT, on_first(count), user=USER)
         seen = ready.line()
         # nobody is in the guest to run it
         site.ask("fe", "delete", job_id, user=USER)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .measure import SCRIPT
-from .nodes import NAMES, REQUEST, Progress, stand_in
+from .nodes import NAMES, REQUEST, Progress, on_first, stand_in
 from .site import USER, Site, Trouble
 
 COUNTS = (2, 4, 8)
@@ -59,7 +59,7 @@ def options_of(system: str, count: int) -> list[str]:
     """Return what a job over the first so many nodes is submitted with."""
     if system == "slurm":
         return ["--parsable", "-N", str(count), "-w", ",".join(NODES[:count])]
-    return ["-l", "nodes=" + "+".join(f"{name}:ppn=2" for name in NODES[:count])]
+    return on_first(count)
 
 
 def _start_s(site: Site, system: str, count: int) -> float:

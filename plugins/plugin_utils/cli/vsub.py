@@ -162,7 +162,7 @@ def _submit(call: Call) -> int:
     host = os.uname().nodename
     if host_matches(policy.disabled_hosts_list, host):
         raise UserFault(f"host {host}", "the site takes no VM jobs from here (disabled_hosts_list)", "use another host")
-    sizes = _size_question(call, asked.queue)
+    sizes = _size_question(call, asked.queue)  # first: the server answers while the pool is read
     offers, broken = pool_offers(policy)
     site = Site(offers, broken, lambda _queue: sizes(), check_user_disk, lambda path: digest_user_image(path, policy))
     submission = prepare(asked, policy, site, _home(), log_wishes(call.variables))

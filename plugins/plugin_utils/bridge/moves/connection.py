@@ -135,7 +135,7 @@ class Channel:
         with contextlib.ExitStack() as stack:
             stack.callback(connection.close)  # whoever is connected sees the end of it
             stack.enter_context(contextlib.suppress(OSError, VTorqueError))
-            call = self._take_ready(stack)
+            call = self._take_call(stack)
             stdin = t.cast("t.IO[bytes]", call.stdin)
             stdin.write(b"\n")  # now it is wanted
             read_answer(call, self._host, Deadline.after(ANSWER_S))
@@ -143,18 +143,17 @@ class Channel:
             stdin.close()
             relay.carry(connection, t.cast("t.IO[bytes]", call.stdout).fileno(), sink)
 
-    def _take_ready(self, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
-        """Return a call to which the node has said yes, and that ends with `stack`: the early one if it can be had.
+    def _take_call(self, stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
+        """Return a call that the node has taken, and that ends with `stack`: the early one if it can be had.
 
         Raises:
-            OSError, VTorqueError: it does not say yes.
+            OSError, VTorqueError: it takes none.
         """
         with contextlib.suppress(IndexError, VTorqueError):  # another connection has it, or its node gave it up
-            call = self._unused.pop()
-            stack.callback(end_call, call)
-            read_answer(call, self._host, Deadline.after(ANSWER_S))
-            return call
-        call = open_call(self._host, self._message)
+            return self._await_yes(self._unused.pop(), stack)
+        return self._await_yes(open_call(self._host, self._message), stack)
+
+    def _await_yes(self, call: subprocess.Popen[bytes], stack: contextlib.ExitStack) -> subprocess.Popen[bytes]:
         stack.callback(end_call, call)
         read_answer(call, self._host, Deadline.after(ANSWER_S))
         return call

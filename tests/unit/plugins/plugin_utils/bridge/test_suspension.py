@@ -167,10 +167,12 @@ def test_ring_after_a_long_silence_is_answered_at_once_and_rings_in_a_row_once_a
         clock[0] += 3.0  # a slow server
         return World.job(world, job_id)
 
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
     waits = [10.0, 0.0]
     monkeypatch.setattr(suspension, "_rung", rung)
     monkeypatch.setattr(world, "job", job)
-    sleep = lambda seconds: clock.__setitem__(0, clock[0] + seconds)  # noqa: E731 - a clock of three lines
     monkeypatch.setattr(suspension, "time", types.SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     world.follow("S", "S", "R")
     assert questions == [100.0, 113.0, 117.0]

@@ -99,7 +99,7 @@ class Spare:
         """Its next answer."""
         return t.cast("t.IO[bytes]", self.process.stdout).readline()
 
-    def say(self, words: bytes) -> None:
+    def send(self, words: bytes) -> None:
         t.cast("t.IO[bytes]", self.process.stdin).write(words)
 
     def end(self) -> tuple[int, bytes]:
@@ -123,13 +123,13 @@ def spare(tmp_path: pathlib.Path) -> t.Iterator[Spare]:
 
 def test_socket_of_a_guest_is_connected_once_it_is_wanted_and_until_its_move_is_over(spare: Spare) -> None:
     assert not spare.is_connected()
-    spare.say(b"\n")
+    spare.send(b"\n")
     assert b'"ok":true' in spare.line().replace(b" ", b"")
     spare.socket.settimeout(60)
     memory, _address = spare.socket.accept()
     with memory:
         memory.settimeout(60)
-        spare.say(b"pages")
+        spare.send(b"pages")
         assert memory.recv(5) == b"pages"
         memory.sendall(b"taken")
         assert os.read(t.cast("t.IO[bytes]", spare.process.stdout).fileno(), 5) == b"taken"
@@ -138,17 +138,17 @@ def test_socket_of_a_guest_is_connected_once_it_is_wanted_and_until_its_move_is_
 
 
 @pytest.mark.parametrize(
-    ("said", "over", "complaint"),
+    ("sent", "over", "complaint"),
     [(b"", False, b""), (b"pages", False, b"before they were asked for"), (b"\n", True, b"has no place")],
     ids=["unused", "another protocol", "the move is over"],
 )
 def test_socket_of_a_guest_is_connected_for_nothing_else(
-    spare: Spare, said: bytes, over: bool, complaint: bytes
+    spare: Spare, sent: bytes, over: bool, complaint: bytes
 ) -> None:
     waiting = spare.socket.dup()
     if over:
         shutil.rmtree(spare.move)
-    spare.say(said)
+    spare.send(sent)
     status, words = spare.end()
     assert (status != 0, complaint in words) == (bool(complaint), True)
     with waiting:

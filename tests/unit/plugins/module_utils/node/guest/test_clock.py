@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What root of a guest is told when it has stood still."""
+"""What root of a guest is to do when it has stood still."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDER = '#!/bin/sh\necho "${0##*/} $*" >>"$LOG"\n'
 
 
 @pytest.fixture
-def told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., list[str]]:
+def set_clock(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[..., list[str]]:
     """A function that sets the clock of a guest whose programs log their calls; returns what they were."""
     log, bin_ = tmp_path / "log", tmp_path / "bin"
     bin_.mkdir()
@@ -34,7 +34,7 @@ def told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[
     monkeypatch.setattr(clock, "channel_to", lambda *_words: None)
     monkeypatch.setattr(clock, "order_all", order_all)
 
-    def tell(*programs: str, reconnect: bool) -> list[str]:
+    def call(*programs: str, reconnect: bool) -> list[str]:
         for name in programs:
             (bin_ / name).write_text(RECORDER)
             (bin_ / name).chmod(0o755)
@@ -44,18 +44,18 @@ def told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Callable[
         assert found == ()
         return [line.split(" @")[0] for line in log.read_text().splitlines()]
 
-    return tell
+    return call
 
 
 def test_guest_that_has_returned_makes_its_connections_to_file_servers_anew(
-    told: t.Callable[..., list[str]],
+    set_clock: t.Callable[..., list[str]],
 ) -> None:
-    assert told("date", "ss", reconnect=True) == ["ss -K dport = :2049", "date -u -s"]
+    assert set_clock("date", "ss", reconnect=True) == ["ss -K dport = :2049", "date -u -s"]
 
 
-def test_guest_without_the_program_has_its_clock_set(told: t.Callable[..., list[str]]) -> None:
-    assert told("date", reconnect=True) == ["date -u -s"]
+def test_guest_without_the_program_has_its_clock_set(set_clock: t.Callable[..., list[str]]) -> None:
+    assert set_clock("date", reconnect=True) == ["date -u -s"]
 
 
-def test_guest_that_only_stood_still_keeps_its_connections(told: t.Callable[..., list[str]]) -> None:
-    assert told("date", "ss", reconnect=False) == ["date -u -s"]
+def test_guest_that_only_stood_still_keeps_its_connections(set_clock: t.Callable[..., list[str]]) -> None:
+    assert set_clock("date", "ss", reconnect=False) == ["date -u -s"]
