@@ -148,6 +148,9 @@ def test_connection_that_the_shell_itself_has_begun_is_stopped_meanwhile(running
         shell_link.point(ProcessId.of(shell.pid), running.run_directory, running.settings.run_dir)
         pause_order.order_pause(running.settings, KEY)
         running.wait_for_words("paused, as the job is suspended")
+        deadline = Deadline.after(60)
+        while not stopped():  # a signal is taken when its process is scheduled
+            assert not deadline.passed
         assert stopped() == {("ssh", "1001")}
         pause_order.take_back(running.settings, KEY)
         running.wait_for_words("gone on after")
