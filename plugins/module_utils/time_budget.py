@@ -367,6 +367,10 @@ ADDRESS_PROBE_S = 1.0
 """Bounds: the answer of a host that has got the address of a guest which is to return from the disk.
 Waits: the resume of the job.
 Why: a host answers ARP in milliseconds; the kernel asks once a second."""
+ADDRESSES_BELIEVED_S = 5.0
+"""Bounds: the age of the answer that no other host has got the addresses of a guest which is to return from the disk.
+Waits: nobody.
+Why: nodes are asked before a job is resumed, and its workers within the seconds after that need not wait again."""
 SAVING_END_S = 15.0
 """Bounds: the end of the saving or the return of guests whose start is over.
 Waits: the worker, and who asked for the removal.

@@ -35,6 +35,7 @@ from ...module_utils.node.system.side_channels import OFF
 from ...module_utils.state import event_log, shell_message
 from ...module_utils.state.layout import PARKED, job_key, run_directory, start_of
 from ...module_utils.system.clock import Deadline
+from ...module_utils.system.early_question import EarlyQuestion
 from ...module_utils.text import printable
 from ...module_utils.time_budget import SUSPENSION_ANSWER_S, SUSPENSION_CONNECTION_S, SUSPENSION_PATIENCE_S
 from ...module_utils.wire.messages import VERSION, CheckpointStep, SavedRequest, Suspension
@@ -176,6 +177,7 @@ class _Suspension:
         Raises:
             SiteFault: that is not known.
         """
+        own = EarlyQuestion(lambda: room.lack_here(self._settings, self.key))  # it waits for answers of the network
         for node in job.nodes:
             others = [batch.job(other) for other in sorted(batch.jobs(node) - {job.job_id})]
             running = [other for other in others if other.state == "R"]
@@ -183,10 +185,10 @@ class _Suspension:
             alone = any(one.node_exclusive for one in (job, *running))
             if running and (alone or slots > batch.node(node).slots):
                 return f"job {running[0].job_id} runs on {node}"
-        if why := room.lack_here(self._settings, self.key):
-            return why
         calls = {host: self._call(host, "fit") for host in self._sisters}
         answers = {host: _outcome(call, Deadline.after(SUSPENSION_ANSWER_S)) for host, call in calls.items()}
+        if why := own():
+            return why
         for host, (reason, _lacks) in answers.items():
             if reason:
                 raise SiteFault(f"room for job {job.job_id} on {host}", reason)

@@ -167,7 +167,8 @@ def _confined_cards(guest: GuestFile, key: str, settings: NodeSettings) -> tuple
 def lack_of_addresses(settings: NodeSettings, key: str) -> str:
     """Return which other host has got the address of a saved guest: both would be out of reach; "": none has.
 
-    It waits for answers of the network, so that nobody calls it who holds the lock of what starts take.
+    It waits for answers of the network, so that nobody calls it who holds the lock of what starts take.  Whoever calls
+    it a moment later does not wait again: the whole job is asked about before the first of its guests goes on.
 
     Args:
         settings: NodeSettings of this node.
@@ -177,9 +178,17 @@ def lack_of_addresses(settings: NodeSettings, key: str) -> str:
         VTorqueError: that is not known.
     """
     own: dict[str, str] = {}
+    asked = []
     for one in saved_guests(settings, key):
+        guest = settings.guests_dir / key / one.name
+        if saved_memory.has_free_addresses(guest):
+            continue
         with contextlib.suppress(OSError, FormError):
-            facts = from_dict(GuestFacts, files.read_json(settings.guests_dir / key / one.name / "facts.json"))
+            facts = from_dict(GuestFacts, files.read_json(guest / "facts.json"))
             own[facts.address] = facts.mac
+            asked.append(guest)
     found = own and taken_address.find_holders(own, settings.bridge, Deadline.after(ADDRESSES_ANSWER_S))
+    for guest in () if found else asked:
+        with contextlib.suppress(OSError):
+            saved_memory.note_free_addresses(guest)
     return "".join(f"{mac} has got the address {address} of a guest" for address, mac in sorted(found.items())[:1])

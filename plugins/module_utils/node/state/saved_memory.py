@@ -6,6 +6,7 @@
     <directory of the guest>/suspended/    root 0700; goes with the guest's directory, whoever removes that
         order.json                         written before anything is saved; away from the moment the guest is to return
         memory                             root 0600; libvirt's own file
+        addresses                          empty; its time is when no other host had got the guest's addresses, or 0
 
 Nothing else holds it: what is here of a start, its removal takes away.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import time
@@ -22,11 +24,12 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system import files
+from ...time_budget import ADDRESSES_BELIEVED_S
 from . import start_lock
 from .directories import entries
 from .settings import NodeSettings
 
-DIRECTORY, MEMORY, ORDER = "suspended", "memory", "order.json"
+DIRECTORY, MEMORY, ORDER, ADDRESSES = "suspended", "memory", "order.json", "addresses"
 COMPLETE = b"LibvirtQemudSave"
 """How libvirt's file begins when all of it is there; until then it says `LibvirtQemudPart` (qemu_saveimage.h)."""
 
@@ -74,12 +77,40 @@ def order_save(guest: pathlib.Path, expected_bytes: int) -> None:
     directory.mkdir(mode=0o700, exist_ok=True)
     directory.chmod(0o700)
     (directory / MEMORY).unlink(missing_ok=True)
+    (directory / ADDRESSES).touch(mode=0o600)
+    os.utime(directory / ADDRESSES, (0, 0))
     files.write(directory / ORDER, json.dumps({"since": round(time.time(), 3), "bytes": expected_bytes}))
 
 
 def order_return(guest: pathlib.Path) -> None:
     """Note that a guest is to return: from now on it needs its cores and its memory again."""
     (guest / DIRECTORY / ORDER).unlink(missing_ok=True)
+
+
+def note_free_addresses(guest: pathlib.Path) -> None:
+    """Note that no other host has the addresses of a saved guest now; nothing is made of one that has just returned.
+
+    Args:
+        guest: its directory.
+
+    Raises:
+        OSError: it has returned, or is removed.
+    """
+    os.utime(guest / DIRECTORY / ADDRESSES)
+
+
+@leaves_nothing
+def has_free_addresses(guest: pathlib.Path) -> bool:
+    """Return whether no other host had the addresses of a saved guest a moment ago (`ADDRESSES_BELIEVED_S`).
+
+    Args:
+        guest: its directory.
+    """
+    try:
+        age_s = time.time() - (guest / DIRECTORY / ADDRESSES).stat().st_mtime
+    except OSError:
+        return False
+    return 0.0 <= age_s < ADDRESSES_BELIEVED_S
 
 
 def forget(guest: pathlib.Path) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import stat
+import time
 import typing as t
 
 import pytest
@@ -34,6 +36,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.time_budget import ADDRESSES_BELIEVED_S
 
 from ..placement.pools import Pools
 
@@ -56,10 +59,14 @@ def saving(node: Node) -> Node:
     node.patch.setattr(
         clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
     )
-    holder = node.settings.run_dir / "holder"  # in a file, since a worker looks
-    node.patch.setattr(
-        taken_address, "find_holders", lambda own, *_more: {min(own): holder.read_text()} if holder.exists() else {}
-    )
+    holder, asked = (node.settings.run_dir / name for name in ("holder", "asked"))  # files, since a worker looks
+
+    def find_holders(own: dict[str, str], *_more: object) -> dict[str, str]:
+        with asked.open("a") as stream:
+            stream.write(f"{' '.join(sorted(own))}\n")
+        return {min(own): holder.read_text()} if holder.exists() else {}
+
+    node.patch.setattr(taken_address, "find_holders", find_holders)
     node.settings = dataclasses.replace(node.settings, suspend_guests="save", host_ram_mib=0)
     node.begin_watched(2)
     return node
@@ -332,6 +339,52 @@ def test_answers_of_the_network_are_not_waited_for_under_the_lock_of_starts(savi
         assert room.lack(saving.settings, KEY, domains) == ""
     saving.patch.setattr(room, "Domains", saving.hypervisor.connect)
     assert "52:54:00:00:00:99 has got the address" in room.lack_here(saving.settings, KEY)
+
+
+@pytest.mark.parametrize(("old", "asked"), [(False, 1), (True, 2)], ids=["a moment ago", "long ago"])
+def test_network_that_has_just_answered_is_not_asked_again(saving: Node, old: bool, asked: int) -> None:
+    """All nodes of a job are asked before the first of its guests goes on; each worker would wait a second more."""
+    suspend(saving)
+    saving.patch.setattr(room, "Domains", saving.hypervisor.connect)
+    assert room.lack_here(saving.settings, KEY) == ""
+    for guest in saving.settings.start_dir("7.head", 1).iterdir() if old else ():
+        then = time.time() - ADDRESSES_BELIEVED_S
+        os.utime(guest / saved_memory.DIRECTORY / saved_memory.ADDRESSES, (then, then))
+    pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_words("gone on after")
+    questions = (saving.settings.run_dir / "asked").read_text().splitlines()
+    assert len(questions) == asked
+    assert len(set(questions)) == 1
+
+
+def test_address_that_another_host_had_a_moment_ago_is_asked_for_again(saving: Node) -> None:
+    suspend(saving)
+    saving.patch.setattr(room, "Domains", saving.hypervisor.connect)
+    holder = saving.settings.run_dir / "holder"
+    holder.write_text("52:54:00:99:99:99")
+    assert "has got the address" in room.lack_here(saving.settings, KEY)
+    assert "has got the address" in room.lack_here(saving.settings, KEY)
+    holder.unlink()
+    assert room.lack_here(saving.settings, KEY) == ""
+
+
+def test_answer_on_a_guest_that_has_returned_meanwhile_makes_nothing(saving: Node) -> None:
+    """What were made while its memory is removed, would keep it away for ever."""
+    guest = saving.settings.start_dir("7.head", 1) / "vcn1-1"
+    with pytest.raises(FileNotFoundError):
+        saved_memory.note_free_addresses(guest)
+    assert not saved_memory.is_away(guest)
+    assert not saved_memory.has_free_addresses(guest)
+
+
+def test_answer_of_an_earlier_suspension_is_none(saving: Node) -> None:
+    guest = saving.settings.start_dir("8.head", 1) / "vcn1-9"
+    guest.mkdir(parents=True)
+    saved_memory.order_save(guest, 5 << 20)
+    saved_memory.note_free_addresses(guest)
+    assert saved_memory.has_free_addresses(guest)
+    saved_memory.order_save(guest, 5 << 20)
+    assert not saved_memory.has_free_addresses(guest)
 
 
 def test_removal_that_is_done_again_keeps_the_use_of_the_whole_life(saving: Node) -> None:
