@@ -363,10 +363,10 @@ SAVING_WAIT_S = 60.0
 """Bounds: the wait of a start for guests of a suspended job that leave this node's memory.
 Waits: the start of the job, and the next step of the guests.
 Why: a disk writes several GiB in that time; a start that waited in vain fails as it would have."""
-ADDRESS_PROBE_S = 1.0
-"""Bounds: the answer of a host that has got the address of a guest which is to return from the disk.
+ADDRESS_PROBE_S = 0.5
+"""Bounds: the answers of a host that has got the address of a guest which is to return from the disk, to two requests.
 Waits: the resume of the job.
-Why: a host answers ARP in milliseconds; the kernel asks once a second."""
+Why: a host of the guests' own network answers ARP in milliseconds; the second request is for one that was lost."""
 ADDRESSES_BELIEVED_S = 5.0
 """Bounds: the age of the answer that no other host has got the addresses of a guest which is to return from the disk.
 Waits: nobody.

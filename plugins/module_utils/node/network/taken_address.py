@@ -15,14 +15,17 @@ from ...time_budget import ADDRESS_PROBE_S
 from . import iproute
 
 DISCARD = 9
-LOOK_S = 0.1
+REQUESTS = 2
+"""One of them, or its answer, may be lost."""
+LOOK_S = 0.05
 
 
 def find_holders(own: t.Mapping[str, str], bridge: str, deadline: Deadline) -> dict[str, str]:
     """Return the MAC address of each other host that answers for one of these addresses.
 
-    The kernel asks by ARP before it sends anything, as RFC 5227 has it for who wants an address.  A node that has no
-    address of the guests' network asks nobody.
+    The kernel asks by ARP before it sends anything, as RFC 5227 has it for who wants an address; that it asks a second
+    time within `ADDRESS_PROBE_S` is by having it forget that it did.  A node that has no address of the guests' network
+    asks nobody.
 
     Args:
         own: MAC addresses of guests that are not on the network, by their IPv4 addresses.
@@ -34,15 +37,19 @@ def find_holders(own: t.Mapping[str, str], bridge: str, deadline: Deadline) -> d
         VTorqueError: there is no such bridge, or no answer.
     """
     wanted = {address: mac for address, mac in own.items() if ":" not in address}
+    if not wanted:
+        return {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for address in wanted:
-            iproute.forget_neighbour(address, bridge, deadline)
-            with contextlib.suppress(OSError):  # no way there: nobody of the guests' network hears it
-                probe.sendto(b"", (address, DISCARD))
-    until = Deadline.after(min(ADDRESS_PROBE_S, deadline.left_s()))
-    while wanted and not until.passed:
-        there = {address: mac for mac, address in iproute.read_neighbours(bridge, deadline)}
-        if found := {address: there[address] for address in wanted if there.get(address, own[address]) != own[address]}:
-            return found
-        time.sleep(LOOK_S)
+        for _request in range(REQUESTS):
+            for address in wanted:
+                iproute.forget_neighbour(address, bridge, deadline)
+                with contextlib.suppress(OSError):  # no way there: nobody of the guests' network hears it
+                    probe.sendto(b"", (address, DISCARD))
+            until = Deadline.after(min(ADDRESS_PROBE_S / REQUESTS, deadline.left_s()))
+            while not until.passed:
+                time.sleep(LOOK_S)
+                there = {address: mac for mac, address in iproute.read_neighbours(bridge, deadline)}
+                held = {address: there.get(address, mac) for address, mac in wanted.items()}
+                if found := {address: mac for address, mac in held.items() if mac != wanted[address]}:
+                    return found
     return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from .kernel import run_in_network
 
 KERNEL = """
-import ctypes, os, signal, subprocess
+import ctypes, os, signal, socket, subprocess
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.network import taken_address
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 def ip(words): subprocess.run(["ip", *words.split()], check=True)
@@ -36,7 +36,18 @@ while not found and later.left_s() > 0:  # a busy machine may not answer within 
     found = taken_address.find_holders(own, "br0", later)
 assert found == {"10.77.0.5": "52:54:00:99:99:99"}
 ip("neigh replace 10.77.0.6 lladdr 52:54:00:88:88:88 dev br0 nud stale")
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # ETH_P_ALL (if_ether.h)
+wire.bind(("port", 0))
+wire.setblocking(False)
 assert taken_address.find_holders({"10.77.0.6": own["10.77.0.6"]}, "br0", later) == {}, "what was known is old"
+sent = []
+try:
+    while True:
+        sent.append(wire.recv(2000))
+except BlockingIOError:
+    pass
+requests = [frame for frame in sent if frame[12:14] == b"\\x08\\x06" and frame[38:42] == bytes((10, 77, 0, 6))]
+assert len(requests) >= taken_address.REQUESTS, "one that is lost is not the only one"
 assert taken_address.find_holders({"10.77.0.5": "52:54:00:99:99:99"}, "br0", later) == {}, "it is its own"
 assert taken_address.find_holders({}, "br0", later) == {}
 os.kill(pid, 9)
