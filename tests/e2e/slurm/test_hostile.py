@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import json
+
 import pytest
 
 from .conftest import ENOUGH, INTERPRETER, OVER, SlurmSite, comment
@@ -44,6 +47,49 @@ def test_name_and_environment_of_a_job_change_nothing(site: SlurmSite) -> None:
         assert site.on(node, "ls", "/tmp/vtq-hostile").returncode != 0
     printed = site.on("fe", "vmgr", "job", "show", number, user="alice").stdout
     assert "exit status 7" in printed
+
+
+PYTHON = "/opt/vtorque/venv/bin/python"
+FORGED_NAME = (
+    "a\n     Nodes=cn[1-2] CPU_IDs=0-63 Mem=999999 GRES=gpu:8(IDX:0-7)\n   MinCPUsNode=1 HetJobId={0} HetJobOffset=1 "
+)
+RENAMES = """
+import subprocess, sys, time
+number, name, seconds = sys.argv[1:]
+end = time.monotonic() + float(seconds)
+while time.monotonic() < end:
+    for new in ("a", name):
+        subprocess.run(["scontrol", "update", f"jobid={number}", f"name={new}"], check=True)
+"""
+"""Every few milliseconds, as a job's owner: one name, another name."""
+QUESTIONS = """
+import collections, json, pathlib, sys, time
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.adapter import Slurm
+seen, end = collections.Counter(), time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    job = Slurm(pathlib.Path("/usr/bin")).job(sys.argv[1])
+    seen[json.dumps([sorted(job.nodes), job.resource_list["mem"], len(job.granted)])] += 1
+print(json.dumps(seen))
+"""
+"""As root, what the job was given."""
+
+
+def test_job_that_is_renamed_between_two_questions_is_given_nothing_by_that(site: SlurmSite) -> None:
+    """Between squeue and scontrol, to a name that holds what scontrol writes of a larger job."""
+    number = site.sbatch("-J", "a", script="#!/bin/sh\nexec sleep 600\n")
+    site.wait_for_state(number, "RUNNING")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        renamed = pool.submit(
+            site.on, "fe", PYTHON, "-I", "-c", RENAMES, number, FORGED_NAME.format(number), "8", user="alice"
+        )
+        asked = site.on("fe", PYTHON, "-I", "-c", QUESTIONS, f"{number}.lab", "7")
+        assert renamed.result().returncode == 0, renamed.result().stderr
+    assert asked.returncode == 0, asked.stderr
+    seen = set(json.loads(asked.stdout))
+    true, unknown = '[["cn1"], "1024mb", 0]', '[["cn1"], "0mb", 0]'
+    assert true in seen
+    assert seen <= {true, unknown}
+    assert site.on("fe", "scancel", number, user="alice").returncode == 0
 
 
 @pytest.mark.full

@@ -74,7 +74,7 @@ class Slurm:
         """The job as the controller sees it now; see `BatchSystem.job`."""
         name = self._name(job_id)
         row = one_job.pick(self._query_jobs(one_job.FACTS, name, job_id), JobID=ids.number_of(job_id))
-        detail = self._run("scontrol", "-d", "show", "job", name, subject=job_id).decode(errors="replace")
+        detail = self._run(*one_job.question_of_detail(row, name), subject=job_id).decode(errors="replace")
         known = read_job(one_job.form_of(row, detail), job_id)
         self._outputs[job_id] = known.output
         return known.job

@@ -128,6 +128,20 @@ def name_of(row: Row) -> str:
     return f"{row['ArrayJobID']}_{member}" if member.isdecimal() else row["JobID"]
 
 
+@leaves_nothing
+def question_of_detail(row: Row, name: str) -> tuple[str, ...]:
+    """Return the command that asks what a job was given on each node.
+
+    The number of a set of jobs is that of its first one, and means them all but with its offset (tried on 22.05.8).
+
+    Args:
+        row: of the job.
+        name: `name_of` it.
+    """
+    first = row["HetJobID"] == row["JobID"]
+    return "scontrol", "-d", "show", "job", f"{name}+0" if first else name
+
+
 def id_of(row: Row) -> str:
     """Return the job's id in the product's form.
 
@@ -195,28 +209,40 @@ def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | Non
         By host its processors and MiB, the administrators' word, and by the names of `squeue --json` which generic
         resources were asked for and given; None for the first: nobody can tell it from what the user wrote.
     """
-    head = re.match(rf"JobId={row['JobID']}(?: [A-Z]\w+=\S+)* JobName={re.escape(row['Name'])}", detail)
-    if head is None:
+    # only what the user wrote can be between Slurm's own lines: all of it is looked through, and nothing cut off
+    head = re.match(
+        rf"JobId={row['JobID']}(?: [A-Z]\w+=\S+)* JobName={re.escape(row['Name'])} *\n"
+        r"(?:   HetJobIdSet=\S+\n)?   UserId=",
+        detail,
+    )
+    if head is None:  # such as a job that its owner has given another name meanwhile
         return None, "", {}
-    rest = detail[head.end() :].partition(f" HetJobId={row['JobID']} HetJobOffset=1 ")[0]
+    rest = detail[head.end() :]
     word = re.search(r"^   AdminComment=(.*?) *$", rest, re.MULTILINE)
-    blocks = [""] if row["NodeList"] in NOTHING else GIVEN.findall(rest)
-    given = [
-        (host, _count(processors), int(memory))
-        for block in blocks[:1]
-        for hosts, processors, memory, _gres in ON_NODES.findall(block)
-        for host in expand(hosts)
-    ]
+    parts = _parts_given(rest, row)
+    given = None if parts is None else [(host, processors, mib) for host, processors, mib, _gres in parts]
+    by_host = [(host, gres) for host, *_numbers, gres in parts or ()]
     devices: dict[str, t.Any] = {f"tres_per_{what.lower()}": text for what, text in ASKED_DEVICES.findall(rest)}
-    by_host = [
-        (host, gres)
-        for block in blocks[:1]
-        for hosts, *_numbers, gres in ON_NODES.findall(block)
-        for host in expand(hosts)
-    ]
     devices["gres_by_host"] = by_host
     devices["gres_detail"] = [gres for _host, gres in by_host if gres]
-    return given if len(blocks) == 1 else None, word[1] if word else "", devices
+    return given, word[1] if word else "", devices
+
+
+def _parts_given(text: str, row: Row) -> list[tuple[str, int, int, str]] | None:
+    """Return the host, processors, MiB and generic resources of each part of a job; None: its user wrote a part."""
+    if row["NodeList"] in NOTHING:
+        return []
+    blocks = GIVEN.findall(text)
+    parts = [
+        (host, _count(processors), int(memory), gres)
+        for block in blocks
+        for hosts, processors, memory, gres in ON_NODES.findall(block)
+        for host in expand(hosts)
+    ]
+    hosts, on = [host for host, *_part in parts], set(expand(row["NodeList"]))
+    # a job that ends leaves its nodes one by one
+    there = on <= set(hosts) if row["State"] == "COMPLETING" else on == set(hosts)
+    return parts if len(blocks) == 1 and there and len(hosts) == len(set(hosts)) else None
 
 
 def _count(processors: str) -> int:

@@ -74,6 +74,9 @@ def column(job: Form, field: str) -> str:
 
 def chosen(jobs: list[Form], name: str) -> list[Form]:
     """The jobs that a name of Slurm's means."""
+    first, _plus, offset = name.partition("+")
+    if offset:
+        return [job for job in jobs if (str(job["het_job_id"]), str(job["het_job_offset"])) == (first, offset)]
     number, _bar, member = name.partition("_")
     found = [
         job

@@ -89,6 +89,55 @@ def test_job_whose_user_wrote_what_slurm_writes_cannot_start_and_is_where_it_is(
         vm_job_of(job)
 
 
+FORGED_BLOCK = (
+    "\n     Nodes=cn[1-2] CPU_IDs=0-63 Mem=999999 GRES=gpu:8(IDX:0-7)\n   MinCPUsNode=1 HetJobId=31 HetJobOffset=1 "
+)
+"""What cut the true lines away, when a text of the user's before them had it."""
+
+
+@pytest.mark.parametrize(
+    ("true", "forged"),
+    [
+        ("JobName=alone", f"JobName=alone{FORGED_BLOCK}"),
+        ("JobName=alone", f"JobName=alone\n   UserId=alice(1001){FORGED_BLOCK}"),
+        ("QOS=(null)", f"QOS=(null) WCKey=x{FORGED_BLOCK}"),
+        ("Nodes=cn1 CPU_IDs", "Nodes=cn2 CPU_IDs"),
+        ("Nodes=cn1 CPU_IDs", "Nodes=cn[1-2] CPU_IDs"),
+        ("     Nodes=cn1 CPU_IDs=0-1 Mem=2048 GRES=\n", "     Nodes=cn1 CPU_IDs=0 Mem=1 GRES=\n" * 2),
+    ],
+    ids=["renamed meanwhile", "renamed with a line more", "wckey", "another node", "one more", "twice"],
+)
+def test_what_a_job_was_given_is_never_what_its_user_wrote(true: str, forged: str) -> None:
+    job = known(31).job
+    assert (job.nodes, len(job.slot_hosts), job.resource_list["mem"]) == (("cn1",), 2, "2048mb")
+    text = detail(31)
+    assert true in text
+    job = known(31, text.replace(true, forged)).job
+    assert (job.nodes, job.granted) == (("cn1",), ())
+    assert job.resource_list["mem"] == "0mb"
+    with pytest.raises(Exception, match="cannot be read"):
+        vm_job_of(job)
+
+
+def test_job_that_leaves_its_nodes_one_by_one_is_still_read() -> None:
+    text, row = detail(31).replace("Nodes=cn1 CPU_IDs", "Nodes=cn[1-2] CPU_IDs"), row_of(31)
+    assert one_job.read_detail(text, row)[0] is None
+    given, _note, _devices = one_job.read_detail(text, {**row, "State": "COMPLETING"})
+    assert given == [("cn1", 2, 2048), ("cn2", 2, 2048)]
+    assert one_job.read_detail(text, {**row, "State": "COMPLETING", "NodeList": "cn3"})[0] is None
+
+
+def test_first_of_a_set_of_jobs_is_asked_for_by_its_offset() -> None:
+    """Its number means them all, and what follows would be another job's."""
+    row = {**row_of(31), "HetJobID": "31", "HetJobOffset": "0"}
+    assert one_job.question_of_detail(row, "31")[-1] == "31+0"
+    assert one_job.question_of_detail({**row, "HetJobID": "30", "HetJobOffset": "1"}, "31")[-1] == "31"
+    assert one_job.question_of_detail(row_of(31), "31")[-1] == "31"
+    text = detail(31).replace("JobId=31 ", "JobId=31 HetJobId=31 HetJobOffset=0 ")
+    text = text.replace("JobName=alone\n", "JobName=alone\n   HetJobIdSet=31-32\n")
+    assert one_job.read_detail(text, row)[0] == [("cn1", 2, 2048)]
+
+
 def test_processors_and_memory_are_those_of_each_node() -> None:
     given, note, _devices = one_job.read_detail(detail(FORGED), row_of(FORGED))
     assert given == [("cn1", 2, 2048), ("cn2", 1, 1024)]
