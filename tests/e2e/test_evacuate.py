@@ -8,6 +8,7 @@ Homes come by NFS: a guest that mounts one by virtiofs cannot move.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import shlex
@@ -25,6 +26,7 @@ NOTE = "vtorque: spare"
 MAC = "52:54:00:00:01:01"
 """Of the first guest of cn1."""
 HOME = {"home_via": "nfs", "vm_nfs_home": "10.77.0.1:/home"}
+GUESTS, PAUSED = "/var/lib/vtorque/guests", "/run/vtorque/paused"
 LINES = """
 echo up
 i=0
@@ -132,6 +134,32 @@ def test_guest_that_has_moved_is_suspended_and_its_loss_ends_the_job(site: Site)
         ended = site.end(job_id)
         assert ended.exit_status != 0
         assert "it was destroyed" in ended.err
+
+
+@pytest.mark.full
+@pytest.mark.both
+def test_guest_that_is_suspended_while_its_move_is_prepared_stays_as_it_is(site: Site) -> None:
+    """libvirt takes one to the spare node that stands still, where nothing would have it go on."""
+    order = f"until [ -e {GUESTS}/*/*/move/target ]; do sleep 0.02; done; key=$(ls {GUESTS}); touch {PAUSED}/$key"
+    with spare_node(site):
+        job_id = site.submit(stdin=LINES)
+        wait_in_guest(site, job_id)
+        site.root(SOURCE, f"mkdir -p {PAUSED}")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            ordered = pool.submit(site.root, SOURCE, order)
+            status, (row,) = evacuate(site)
+            ordered.result()
+        assert status == 5
+        assert "stands still meanwhile" in row["why"]
+        assert domains(site, SPARE) == []
+        (name,) = domains(site, SOURCE)
+        assert site.root(SOURCE, f"virsh domstate {name}").strip() == "paused"
+        site.root(SOURCE, f"rm {PAUSED}/*")
+        site.root("fe", "su alice -c 'touch ~/go'")
+        ended = site.end(job_id)
+    assert (ended.exit_status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[1:-1] == [f"line {number}" for number in range(1, len(lines) - 1)]
 
 
 @pytest.mark.full

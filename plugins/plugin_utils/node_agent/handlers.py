@@ -208,7 +208,7 @@ def _handle_absent(part: NodePart, _call: Call, site: Site, _checked: Caller) ->
     series = [to_dict(measured)] if measured else []
     answer = make_answer(removed=removed, left=left, used=used, consoles=consoles, series=series)
     if moves.read_moved(record):
-        answer = _site_requests().remove_moved(part, answer, settings)
+        answer = _site_requests().remove_moved(part, answer, settings, site.deadline)
     if came_from and not left:
         _site_requests().give_back_spare(site.configuration, part.job_id)
     return answer
@@ -290,20 +290,22 @@ def _suspension(message: Suspension, call: Call) -> Answer:
     policy, settings = read_usable_configuration(call.load)
     source = moves.source_of(settings.start_dir(message.job_id, message.start))
     check_suspension(message, policy, settings, call.environment, source)
+    key = layout.job_key(message.job_id, message.start)
+    missing = False
+    # the guests that are here do not wait for a spare node that is silent
+    if message.do == "resume":
+        pause_order.take_back(settings, key)
+    elif message.do == "suspend" and settings.suspend_guests != "session":
+        missing = not settings.start_dir(message.job_id, message.start).is_dir()
+        if not missing:
+            pause_order.order_pause(settings, key)
     lacks = ()
     if moves.read_moved(settings.record_dir(message.job_id, message.start)):
         lacks = _site_requests().tell_moved(message, settings)
-    key = layout.job_key(message.job_id, message.start)
+    if missing:
+        raise VTorqueError(f"suspend of job {message.job_id}", f"it has no guests on {settings.node_name}")
     if message.do == "fit":
         return make_answer(lack=filter(None, [room.lack_here(settings, key), *lacks]))
-    if message.do == "resume":
-        pause_order.take_back(settings, key)
-    elif settings.suspend_guests == "session":
-        pass
-    elif not settings.start_dir(message.job_id, message.start).is_dir():
-        raise VTorqueError(f"suspend of job {message.job_id}", f"it has no guests on {settings.node_name}")
-    else:
-        pause_order.order_pause(settings, key)
     return make_answer()
 
 

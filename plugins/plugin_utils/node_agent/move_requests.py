@@ -108,7 +108,12 @@ def answer_stream(stream: Stream, load: LoadPolicy, environment: t.Mapping[str, 
     check_source(stream.job_id, stream.start, stream.node, settings, environment)
     guest = settings.start_dir(stream.job_id, stream.start) / stream.guest
     if stream.channel == STATE:
-        return {**make_answer(), "states": _states(guest, settings), "awaited": True}
+        return {
+            **make_answer(),
+            "states": _states(guest, settings),
+            "awaited": True,
+            "arrived": moves.has_arrived(guest),
+        }
     _await_place(guest, stream, settings, until)
     if stream.channel == FILES:
         write_answer(make_answer())

@@ -96,6 +96,11 @@ def note_arrival(guest: pathlib.Path, source: str) -> None:
     files.write(guest / ARRIVED, json.dumps({"source": source}))
 
 
+def has_arrived(guest: pathlib.Path) -> bool:
+    """Return whether a guest came from another node, and is watched here since: whatever its state is, it is here."""
+    return all((guest / name).exists() for name in (ARRIVED, PART)) and not (guest / MOVE).exists()
+
+
 def source_of(start: pathlib.Path) -> str:
     """Return from which node the guests of a start came while their job ran; "": they began here."""
     for path in sorted(start.glob(f"*/{ARRIVED}")):

@@ -8,11 +8,13 @@ Several guests of a start do so, too: the job is where they are, and where one s
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import pathlib
 import socket
 import subprocess
+import time
 import typing as t
 
 from ....module_utils.errors import SiteFault, VTorqueError
@@ -35,11 +37,15 @@ from ....module_utils.wire.moves import Evacuation, Evacuee
 from ....module_utils.wire.node_command import program_path
 from ..node_settings import settings_of
 from . import spares
-from .send import GuestRejected, finish_move, move
+from .send import PLACE_S, GuestRejected, finish_move, move
 from .survey import Resident, list_residents
 
 LOCK = "evacuation"
 LOCK_S = 5.0
+UNUSED = "spare_unused"
+"""In the run directory: since when, in seconds of the monotonic clock, this node is set aside for a job that has no
+guest here: whoever claimed it was killed, or did not hear that the note was written."""
+UNUSED_S = 2 * PLACE_S
 LIMIT = 2000
 """Characters of why a guest stays (`Evacuee.why`)."""
 
@@ -206,7 +212,8 @@ def give_back_spare(
         policy: the site's.
         settings: NodeSettings of this node.
         batch: has the note; None: the site's is opened.
-        job_id: the job, where its end is at work; "": whoever has had it, once the batch server does not run it.
+        job_id: the job, where its end is at work; "": whoever has had it, once the batch server does not run it, or no
+            guest of it has come for `UNUSED_S`.
 
     Raises:
         SiteFault: the batch server does not answer.
@@ -216,11 +223,25 @@ def give_back_spare(
         return False
     batch = batch or open_batch(policy)
     had = spares.job_of(batch.node(here).note)
+    unused = settings.run_dir / UNUSED
     if not had or (job_id and had != job_id) or _has_any(settings.guests_dir):
+        unused.unlink(missing_ok=True)
         return False
-    if not job_id and _runs(batch, had):
+    if not job_id and _runs(batch, had) and not _stays_unused(unused, had):
         return False
+    unused.unlink(missing_ok=True)
     return spares.give_back(batch, here, had)
+
+
+def _stays_unused(path: pathlib.Path, job_id: str) -> bool:
+    """Return whether this node has been set aside for so long that the job's guest does not come any more."""
+    with contextlib.suppress(OSError, ValueError):
+        since, _blank, whose = path.read_text("utf-8").partition(" ")
+        if whose == job_id:
+            return time.monotonic() - float(since) > UNUSED_S
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    path.write_text(f"{time.monotonic():.3f} {job_id}", "utf-8")
+    return False
 
 
 def _has_any(guests_dir: pathlib.Path) -> bool:

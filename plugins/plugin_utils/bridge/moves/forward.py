@@ -10,38 +10,50 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 
 from ....module_utils.errors import VTorqueError
 from ....module_utils.job.batch import mother_superior as superior
 from ....module_utils.job.batch.host_match import same_host
 from ....module_utils.node.state import moves
 from ....module_utils.node.state.settings import NodeSettings
+from ....module_utils.system.clock import Deadline
+from ....module_utils.system.early_question import EarlyQuestion
 from ....module_utils.time_budget import SUSPENSION_ANSWER_S
 from ....module_utils.wire.form import to_dict
 from ....module_utils.wire.messages import LostGuest, NodePart, Suspension
 from .connection import Answer, send_request
 
-MARGIN_S = 5.0
+MARGIN_S, LEAST_S = 1.0, 2.0
+"""For this node's own answer once spare nodes have answered, and what those have in any case."""
 LISTS = ("removed", "left", "used", "consoles", "series")
 """What an answer to `absent` has, of guests of this node and of those that have moved."""
 
 
-def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings) -> Answer:
+def remove_moved(part: NodePart, answer: Answer, settings: NodeSettings, deadline: Deadline) -> Answer:
     """Remove what spare nodes have of a start that is over, and return the answer with theirs.
+
+    All of them are asked at once, and none for longer than this node has itself: what it has removed is to be heard.
 
     Args:
         part: the request, `absent`.
         answer: of this node.
         settings: NodeSettings of this node.
+        deadline: of whoever asked this node.
     """
     record = settings.record_dir(part.job_id, part.start)
     rows = moves.read_moved(record)
     if not rows:
         return answer
-    for target in moves.targets_of(record):
-        removal = NodePart.removal(part.job_id, part.start, target, part.timeout_s)
+    left_s = max(LEAST_S, deadline.left_s(part.timeout_s) - MARGIN_S)
+
+    def ask(target: str) -> Answer:
+        return send_request(target, NodePart.removal(part.job_id, part.start, target, left_s), left_s)
+
+    questions = {target: EarlyQuestion(functools.partial(ask, target)) for target in moves.targets_of(record)}
+    for target, question in questions.items():
         try:
-            there = send_request(target, removal, part.timeout_s + MARGIN_S)
+            there = question()
         except VTorqueError as error:
             answer["left"] = [*answer["left"], f"guests that have moved to {target}: {error}"]
             continue

@@ -128,12 +128,15 @@ def finish_move(
     target = moves.target_of(guest)
     question = Stream(2, "stream", job_id, start, target, guest.name, STATE, 0.0)
     there = send_request(target, question)
-    if "running" in there.get("states", ()):
+    facts = domains.facts(guest.name)
+    # one that has come there may stand still or be saved by now: what has no domain here is removed nowhere else
+    if "running" in there.get("states", ()) or (facts is None and there.get("arrived")):
         return _commit(guest, job_id, start, target, settings, domains, 0.0, -1.0)
+    if facts is None and there.get("states"):
+        raise VTorqueError(f"the move of guest {guest.name} to {target}", "it has ended here, and stands still there")
     removal = NodePart.removal(job_id, start, target, REMOVAL_S)
     if there.get("awaited") and send_request(target, removal, REMOVAL_S + 30.0).get("left"):
         raise VTorqueError(f"the move of guest {guest.name} to {target}", "something of it is left there")
-    facts = domains.facts(guest.name)
     if facts is not None and facts.state == "paused" and not pause_order.is_ordered(settings, job_key(job_id, start)):
         domains.pause(guest.name, paused=False)
     moves.end_move(guest)
@@ -162,6 +165,7 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
             for name, channel in channels.items():
                 opened.callback(relay.Listener(place / f"{name}.sock", users[name], channel.serve).close)
             there = opened.enter_context(Domains(f"qemu+unix:///system?socket={place / LIBVIRT}.sock"))
+            _demand_running(resident, settings, domains)
             paused_s = domains.move(
                 guest.name,
                 there,
@@ -171,6 +175,8 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
                 pause_after_s=pause_after_s,
                 give_up_after_s=pause_after_s + PAUSED_S,
             )
+            # libvirt leaves one still there that was so when it began, which may have been since the look
+            there.pause(guest.name, paused=False)
         read_answer(call, target, Deadline.after(REMOVAL_S))
         return paused_s
     except (OSError, VTorqueError) as error:
@@ -180,6 +186,17 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
         raise VTorqueError(f"vtorque-node on {target}", f"its answer is of another form: {error}") from error
     finally:
         end_call(call)
+
+
+def _demand_running(resident: Resident, settings: NodeSettings, domains: Domains) -> None:
+    """Check that a guest runs: since it was looked at, others have moved, and the spare node has fetched its image.
+
+    Raises:
+        VTorqueError: it stands still, or is to.
+    """
+    facts = domains.facts(resident.guest.name)
+    if facts is None or facts.state != "running" or pause_order.is_ordered(settings, resident.key):
+        raise VTorqueError(f"the move of guest {resident.guest.name}", "it stands still meanwhile, by an order or a loss")
 
 
 def _reason(call: subprocess.Popen[bytes], target: str, error: OSError | VTorqueError, what: str) -> VTorqueError:

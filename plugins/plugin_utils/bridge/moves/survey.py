@@ -107,6 +107,9 @@ def _examine(
         start_lock.start_lock(settings, first.key)
     ):
         return _reject_all(residents, "it ends, or nobody watches it", job)
+    if under_way := [one.guest.name for one in residents if moves.target_of(one.guest)]:
+        target = moves.target_of(residents[0].guest.parent / under_way[0])
+        return _reject_all(residents, f"whether {under_way[0]} has moved to {target} is not known yet", job)
     if pause_order.is_ordered(settings, first.key):
         return _reject_all(residents, "its guests stand still by an order, for a suspension or a checkpoint", job)
     part = moves.read_part(first.guest)

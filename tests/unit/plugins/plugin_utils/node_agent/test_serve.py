@@ -714,6 +714,22 @@ def test_guests_of_a_suspended_job_stand_still_and_go_on_again(with_guests: path
     assert not with_guests.exists()
 
 
+def test_guests_that_are_here_do_not_wait_for_the_spare_node_of_others(
+    with_guests: pathlib.Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tell_moved(*_words: object) -> tuple[str, ...]:
+        raise VTorqueError("vtorque-node on cn3", "gave no answer in time")
+
+    monkeypatch.setattr(handlers.moves, "read_moved", lambda _record: ("one",))
+    monkeypatch.setattr(handlers, "_site_requests", lambda: types.SimpleNamespace(tell_moved=tell_moved))
+    world.job, world.environment = dataclasses.replace(JOB, state="S"), FROM_CN1
+    assert world.ask(SUSPEND)["error"]["why"] == "gave no answer in time"
+    assert with_guests.exists()
+    world.job = JOB
+    assert not world.ask(dataclasses.replace(SUSPEND, do="resume"))["ok"]
+    assert not with_guests.exists()
+
+
 def test_node_says_whether_it_has_room_for_guests_that_it_has_saved(
     with_guests: pathlib.Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
+import threading
 import typing as t
 
 import pytest
@@ -16,8 +17,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import JobAnswers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import LostGuest, NodePart, Suspension
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.moves import Evacuation, MovedGuest
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import (
@@ -186,6 +188,32 @@ def test_spare_is_free_again_when_its_job_has_ended_and_nothing_is_left(
     assert batch.notes["cn3"] == ("vtorque: spare" if given else "vtorque: spare for 7.head")
 
 
+def test_spare_to_which_the_guest_of_a_running_job_never_comes_is_free_again(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever claimed it was killed, or did not hear of it."""
+    batch, now = Batch(cn3="vtorque: spare for 7.head"), [1000.0]
+    batch.known = {JOB: Job(state="R")}
+    monkeypatch.setattr(evacuate.time, "monotonic", lambda: now[0])
+
+    def look(seconds: float) -> bool:
+        now[0] += seconds
+        return evacuate.give_back_spare(POLICY, settings, batch)  # type: ignore[arg-type]
+
+    assert not look(0)
+    assert not look(evacuate.UNUSED_S)
+    batch.notes["cn3"] = "vtorque: spare for 8.head"
+    batch.known["8.head"] = Job(state="R")
+    assert not look(10), "it is another job's now"
+    guest = settings.guests_dir / "8.head.1"
+    guest.mkdir(parents=True)
+    assert not look(evacuate.UNUSED_S + 10)
+    guest.rmdir()
+    assert not look(10), "its guest was here"
+    assert look(evacuate.UNUSED_S + 10)
+    assert batch.notes["cn3"] == "vtorque: spare"
+
+
 @pytest.mark.parametrize(
     ("came", "job", "lives"),
     [
@@ -247,6 +275,29 @@ def evacuate_all(
     monkeypatch.setattr(evacuate, "move", mover)
     rows = evacuate.evacuate(Evacuation(1, "evacuate", "cn1", dry_run), POLICY, "cn1", "")
     return [(row.guest, row.target, row.why) for row in rows]
+
+
+def test_guest_whose_move_is_not_at_its_end_is_sent_nowhere_else(settings: NodeSettings) -> None:
+    """It may run on the first spare node, which is silent."""
+    guest = settings.start_dir(JOB, 1) / "vcn1-1"
+    guest.mkdir(parents=True)
+    moves.order_move(guest, "cn4")
+    lock = start_lock.Lock(start_lock.start_lock(settings, "7.head.1"))
+    assert lock.take_now()
+    with contextlib.closing(lock):
+        (found,) = survey.list_residents(POLICY, settings, Batch(), None)  # type: ignore[arg-type]
+    assert found.why == "whether vcn1-1 has moved to cn4 is not known yet"
+
+
+def test_guest_has_arrived_when_it_is_watched(settings: NodeSettings) -> None:
+    guest = settings.start_dir(JOB, 1) / "vcn1-1"
+    guest.mkdir(parents=True)
+    moves.save_part(guest.parent, part())
+    assert not moves.has_arrived(guest), "it began here"
+    moves.note_arrival(guest, "cn1")
+    assert moves.has_arrived(guest)
+    moves.order_move(guest, "cn4")
+    assert not moves.has_arrived(guest)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -316,7 +367,8 @@ def test_removal_goes_on_to_the_spare_and_its_answer_comes_back(
     there = {"ok": True, "removed": ["domain vcn1-1"], "left": [], "used": [{"name": "vcn1-1"}], "series": [2]}
     asked = Asked(there)
     monkeypatch.setattr(forward, "send_request", asked)
-    answer = forward.remove_moved(part("cn1"), {"removed": ["slot 1"], "left": [], "series": [1]}, former)
+    answer = {"removed": ["slot 1"], "left": [], "series": [1]}
+    answer = forward.remove_moved(part("cn1"), answer, former, Deadline.after(60))
     assert answer["removed"] == ["slot 1", "domain vcn1-1"]
     assert (answer["used"], answer["series"], answer["moves"][0]["target"]) == ([{"name": "vcn1-1"}], [1], "cn3")
     ((host, message),) = asked.heard
@@ -327,8 +379,29 @@ def test_spare_that_is_silent_leaves_its_guest_in_the_answer(
     former: NodeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forward, "send_request", Asked(VTorqueError("vtorque-node on cn3", "gave no answer in time")))
-    answer = forward.remove_moved(part("cn1"), {"removed": [], "left": []}, former)
+    answer = forward.remove_moved(part("cn1"), {"removed": [], "left": []}, former, Deadline.after(60))
     assert answer["left"] == ["guests that have moved to cn3: vtorque-node on cn3: gave no answer in time"]
+
+
+def test_spares_are_asked_at_once_and_for_no_longer_than_this_node_has(
+    former: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, two that are dead took more than the hook of a job's end has."""
+    moves.note_moved(former.record_dir(JOB, 1), dataclasses.replace(ROW, guest="vcn1-2", target="cn4"), None)
+    both, given = threading.Barrier(2), []
+
+    def send_request(host: str, message: NodePart, timeout_s: float) -> dict[str, t.Any]:
+        given.append((timeout_s, message.timeout_s))
+        both.wait(60)
+        raise VTorqueError(f"vtorque-node on {host}", "gave no answer in time")
+
+    monkeypatch.setattr(forward, "send_request", send_request)
+    removal = dataclasses.replace(part("cn1"), timeout_s=300.0)
+    answer = forward.remove_moved(removal, {"removed": [], "left": []}, former, Deadline.after(20))
+    assert [left.partition(":")[0] for left in answer["left"]] == [
+        "guests that have moved to cn3", "guests that have moved to cn4",
+    ]  # fmt: skip
+    assert all(forward.LEAST_S <= seconds < 20 for pair in given for seconds in pair)
 
 
 def test_suspension_goes_on_to_the_spare(former: NodeSettings, monkeypatch: pytest.MonkeyPatch) -> None:

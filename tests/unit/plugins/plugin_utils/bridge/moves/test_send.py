@@ -32,14 +32,17 @@ FILE = GuestFile(0, 1, "vcn1-1", "52:54:00:00:01:01", "30961d7b-768a-414b-9a36-5
 class Spare:
     """The other node: what runs there, and what it was asked to remove."""
 
-    def __init__(self, states: list[str], *, awaited: bool = True, silent: bool = False) -> None:
+    def __init__(
+        self, states: list[str], *, awaited: bool = True, silent: bool = False, arrived: bool = False
+    ) -> None:
         self.states, self.awaited, self.silent, self.asked = states, awaited, silent, []
+        self.arrived = arrived
 
     def __call__(self, _host: str, message: t.Any, _timeout_s: float = 0) -> dict[str, t.Any]:
         if self.silent:
             raise VTorqueError("vtorque-node on cn3", "gave no answer in time")
         self.asked.append(message.do)
-        return {"ok": True, "left": [], "states": self.states, "awaited": self.awaited}
+        return {"ok": True, "left": [], "states": self.states, "awaited": self.awaited, "arrived": self.arrived}
 
 
 class Domains:
@@ -91,6 +94,36 @@ def test_guest_that_runs_there_ends_here(
     assert not (settings.start_dir(JOB, 1) / "vcn1-1").exists()
     assert moves.read_moved(settings.record_dir(JOB, 1)) == (moved,)
     assert slots.read_slots(settings) == {1: f"{KEY}/vcn1-1"}, "its name and MAC are given to no other guest"
+
+
+@pytest.mark.parametrize("states", [["paused"], []], ids=["paused", "saved"])
+def test_guest_that_came_there_and_stands_still_since_is_not_removed(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, states: list[str]
+) -> None:
+    """Its job was suspended before the node from which it came heard of its arrival: there is no other copy."""
+    spare = Spare(states, arrived=True)
+    moved = settle(settings, Domains(None), spare, monkeypatch)
+    assert (moved.target, spare.asked) == ("cn3", ["stream"])
+
+
+def test_guest_that_stands_still_there_and_is_gone_here_is_not_removed(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spare, guest = Spare(["paused"]), settings.start_dir(JOB, 1) / "vcn1-1"
+    with pytest.raises(VTorqueError, match="has ended here, and stands still there"):
+        settle(settings, Domains(None), spare, monkeypatch)
+    assert (spare.asked, moves.target_of(guest)) == (["stream"], "cn3")
+
+
+@pytest.mark.parametrize("state", ["paused", "running", None])
+def test_guest_that_is_to_stand_still_does_not_begin_its_move(settings: NodeSettings, state: str | None) -> None:
+    """The moves of others took minutes since it was looked at."""
+    resident = survey.Resident(KEY, JOB, 1, settings.start_dir(JOB, 1) / "vcn1-1")
+    if state == "running":
+        send._demand_running(resident, settings, Domains(state))  # type: ignore[arg-type]
+        pause_order.order_pause(settings, KEY)
+    with pytest.raises(VTorqueError, match="it stands still meanwhile"):
+        send._demand_running(resident, settings, Domains(state))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("removed", [False, True])
