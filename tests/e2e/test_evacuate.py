@@ -155,7 +155,7 @@ def test_guest_that_is_suspended_while_its_move_is_prepared_stays_as_it_is(site:
         (name,) = domains(site, SOURCE)
         assert site.root(SOURCE, f"virsh domstate {name}").strip() == "paused"
         site.root(SOURCE, f"rm {PAUSED}/*")
-        site.root("fe", "su alice -c 'touch ~/go'")
+        site.root("fe", "touch /home/alice/go")
         ended = site.end(job_id)
     assert (ended.exit_status, ended.err) == (0, "")
     lines = ended.out.splitlines()

@@ -99,7 +99,6 @@ def note_free_addresses(guest: pathlib.Path) -> None:
     os.utime(guest / DIRECTORY / ADDRESSES)
 
 
-@leaves_nothing
 def has_free_addresses(guest: pathlib.Path) -> bool:
     """Return whether no other host had the addresses of a saved guest a moment ago (`ADDRESSES_BELIEVED_S`).
 
