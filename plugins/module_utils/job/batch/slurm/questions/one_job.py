@@ -128,7 +128,6 @@ def name_of(row: Row) -> str:
     return f"{row['ArrayJobID']}_{member}" if member.isdecimal() else row["JobID"]
 
 
-@leaves_nothing
 def question_of_detail(row: Row, name: str) -> tuple[str, ...]:
     """Return the command that asks what a job was given on each node.
 
