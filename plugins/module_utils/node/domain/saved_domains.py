@@ -86,6 +86,19 @@ class SavedDomains:
         with self._asking(f"the saving of domain {name}"):
             self._connection.lookupByName(name).saveFlags(str(path), None, self._libvirt.VIR_DOMAIN_SAVE_PAUSED)
 
+    def is_saving(self, name: str) -> bool:
+        """Return whether libvirt is at work on a domain that is there, such as a save of which we heard no end.
+
+        Args:
+            name: of the domain.
+
+        Raises:
+            NodeFault: libvirt does not answer.
+            VTorqueError: the domain is not there, or does not say so.
+        """
+        with self._asking(f"what is done to domain {name}"):
+            return bool(self._connection.lookupByName(name).jobInfo()[0] != self._libvirt.VIR_DOMAIN_JOB_NONE)
+
     def restore(self, path: pathlib.Path, change: t.Callable[[ET.Element], None] | None = None) -> None:
         """Have a saved domain again, which stands still as it did.
 

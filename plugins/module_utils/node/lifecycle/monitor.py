@@ -140,8 +140,9 @@ class Watching:
         self._pausing = Pausing(part, settings, self._guests, log, self._place)
         self._follower = Follower(request.follow, self._place, log, max(0, part.checkpoint_min) * 60.0)
         self._sampler = Sampler(part, settings, needed, log)
-        self._leaving = moves.Leaving(directory, settings.record_dir(part.job_id, part.start))
-        self._io = Balancer(part, settings, needed, log, self._find_processes, self._has_node_alone)
+        record = settings.record_dir(part.job_id, part.start)
+        self._leaving = moves.Leaving(directory, record)
+        self._io = Balancer(part, settings, needed, log, self._find_processes, lambda: was_alone(record))
 
     def run(self, over: OverWatch, noted: SignalRecorder, held: WorkerEnd) -> str:
         """Watch until the start is over, this process is told to end, or the guests are given up.
@@ -175,10 +176,12 @@ class Watching:
     def _stay_behind(self) -> None:
         """A guest whose move has ended, and that has not left, is here; or it is lost."""
         for name in self._leaving.finish_moves():
-            with contextlib.suppress(VTorqueError):
-                facts = self.domains.facts(name) if self.domains is not None else None
-                if facts is None and self.domains is not None:
-                    self._lose(self._guests[name], "it did not come to the node to which it was moved")
+            self._lose_unknown(name, "it did not come to the node to which it was moved")
+
+    def _lose_unknown(self, name: str, reason: str) -> None:
+        with contextlib.suppress(VTorqueError):
+            if self.domains is not None and self.domains.facts(name) is None:
+                self._lose(self._guests[name], reason)
 
     def _find_processes(self, guest: pathlib.Path) -> tuple[int, tuple[int, ...]] | None:
         """The processes of a guest; None: it has none, or nobody can look."""
@@ -186,25 +189,22 @@ class Watching:
             return lifelines.processes_of(guest, self._settings)
         return None
 
-    def _has_node_alone(self) -> bool:
-        return was_alone(self._settings.record_dir(self._part.job_id, self._part.start))
-
     def _note_away(self) -> None:
         """Who goes to the disk has no process that could be lost; who has come back has a new one."""
         away = self._pausing.away
-        back = [guest for guest in self._guests.values() if guest.away and guest.name not in away]
+        back = [name for name, guest in self._guests.items() if guest.away and name not in away]
         for guest in self._guests.values():
             guest.away = guest.name in away
         if not back:
             return
         found = lifelines.of_guests(self._directory, self._settings, self._part.owner)
         for path, some in found.items():
-            if path.name in {guest.name for guest in back}:
-                self._forget_processes(self._guests[path.name])
-                self._guests[path.name].lifelines = some
-            else:
-                for one in some:
-                    one.close()
+            if path.name in back:
+                self._guests[path.name].lifelines, some = some, self._guests[path.name].lifelines
+            for one in some:
+                one.close()
+        for name in back:  # or qemu has ended with a part of its memory on the disk
+            self._lose_unknown(name, "libvirt no longer knows it")
 
     def end_samples(self) -> None:
         """Take the last sample, while the guests are still there."""

@@ -121,9 +121,10 @@ class Pausing:
             over: the start is over: they are to go on, whatever is ordered.
         """
         ordered = not over and pause_order.is_ordered(self._settings, self._key)
-        if self._saving.update() and not ordered and self.away:  # they did not come back
+        if self._saving.update() and (self._saving.is_unknown if ordered else self.away):  # they did not come back
             self._again_at = time.monotonic() + AGAIN_S
-        here = [name for name in self._paused if name not in lost and name not in self.away]
+        living = [name for name in self._paused if name not in lost]
+        here = [name for name in living if name not in self.away]
         due = [name for name in here if self._paused[name] != ordered]
         if domains is None:
             self._again_at = 0.0
@@ -138,7 +139,7 @@ class Pausing:
         elif due:
             self._turn_all(domains, due, ordered=ordered, over=over)
         elif ordered and self._goes_to_disk() and not self._saving.busy:
-            self._saving.save(domains, self._saving.can_go(here))
+            self._saving.save(domains, self._saving.can_go(living))
 
     def _goes_to_disk(self) -> bool:
         """Return whether guests that stand still are saved: where the site wants it, and for each checkpoint."""

@@ -18,7 +18,7 @@ import threading
 import typing as t
 
 from ...eligibility.guest_saving import objections_to_saving
-from ...errors import VTorqueError
+from ...errors import NodeFault, VTorqueError
 from ...state import event_log
 from ...state.layout import job_key
 from ...system.clock import Deadline
@@ -34,8 +34,9 @@ from ..state.settings import NodeSettings
 from ..system import memory, side_channels
 from . import room
 
-HERE, AWAY, STAYS = "here", "away", "stays"
-"""Where a guest is: in memory; on the disk, or on its way from or to it; in memory, because it cannot be saved."""
+HERE, AWAY, UNKNOWN, STAYS = "here", "away", "unknown", "stays"
+"""Where a guest is: in memory; on the disk, or on its way from or to it; one of both, since libvirt was lost while it
+was saved; in memory, because it cannot be saved."""
 
 
 class Saving:
@@ -57,6 +58,7 @@ class Saving:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread: threading.Thread | None = None
         self._done: list[tuple[str, str]] = []
+        self._used: dict[str, usage.GuestUse] = {}
         self._lack = ""
         self._over = False
 
@@ -72,11 +74,16 @@ class Saving:
     @property
     def away(self) -> tuple[str, ...]:
         """The guests that are not in memory, or not for long."""
-        return tuple(name for name, place in self._places.items() if place == AWAY)
+        return tuple(name for name, place in self._places.items() if place in (AWAY, UNKNOWN))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Return whether libvirt was lost while a guest was saved, so that it must be looked for."""
+        return UNKNOWN in self._places.values()
 
     def can_go(self, names: t.Iterable[str]) -> tuple[str, ...]:
-        """Return which of these guests are in memory and may be saved."""
-        return tuple(name for name in names if self._places[name] == HERE)
+        """Return which of these guests are in memory and may be saved, or must be looked for."""
+        return tuple(name for name in names if self._places[name] in (HERE, UNKNOWN))
 
     def stay_again(self) -> None:
         """What kept guests in memory is looked for anew at the next suspension."""
@@ -164,8 +171,16 @@ class Saving:
         guest = self._directory / name
         try:
             facts = domains.facts(name)
+            if facts is not None and saved_memory.is_away(guest) and domains.is_saving(name):
+                return UNKNOWN  # libvirt was silent, and writes the file all the same
+        except NodeFault as error:
+            return self._look_again(name, error)
+        except VTorqueError:  # it has ended between the two questions
+            return UNKNOWN
+        try:
             if facts is None:  # an attempt of which nobody heard the end
-                return AWAY if saved_memory.is_complete(guest) else HERE
+                return self._find_saved(guest)
+            saved_memory.forget(guest)  # what such an attempt has left counts as taken, and may not be whole
             why = "; ".join(objections_to_saving(unsavable_parts(facts.xml)))
             why = why or self._make_room(guest, memory_bytes(facts.xml))
         except (OSError, VTorqueError) as error:
@@ -189,23 +204,52 @@ class Saving:
             return dict(self._done)[name]
         if saved_memory.is_complete(guest):
             return AWAY
-        file = saved_memory.memory_file(guest)
         try:
-            used = usage.measure_before(domains, guest)
-            domains.save(name, file)
-            file.chmod(0o600)
-            if used is not None:
-                usage.note_before(guest, used)
-            size = file.stat().st_blocks * 512
-            self._log(
-                f"guest {name} is saved, {size >> 20} MiB on the disk of {self._settings.node_name}",
-                component="suspension",
-            )
+            if (used := usage.measure_before(domains, guest)) is not None:
+                self._used[name] = used
+            domains.save(name, saved_memory.memory_file(guest))
+            self._note_saved(guest)
         except (OSError, VTorqueError) as error:
-            if saved_memory.is_complete(guest) and _is_gone(domains, name):
+            return self._find_unsaved(domains, guest, error)
+        return AWAY
+
+    def _note_saved(self, guest: pathlib.Path) -> None:
+        file = saved_memory.memory_file(guest)
+        file.chmod(0o600)
+        if (used := self._used.pop(guest.name, None)) is not None:
+            usage.note_before(guest, used)
+        size = file.stat().st_blocks * 512
+        self._log(
+            f"guest {guest.name} is saved, {size >> 20} MiB on the disk of {self._settings.node_name}",
+            component="suspension",
+        )
+
+    def _find_unsaved(self, domains: Domains, guest: pathlib.Path, error: OSError | VTorqueError) -> str:
+        """Return where a guest is whose save has failed."""
+        try:
+            if isinstance(error, NodeFault) and error.cause == "libvirt":
+                raise error
+            if saved_memory.is_complete(guest) and domains.facts(guest.name) is None:
                 return AWAY
-            self._stay(guest, str(error))
+        except NodeFault as lost:
+            return self._look_again(guest.name, lost)
+        self._stay(guest, str(error))
+        return STAYS
+
+    def _look_again(self, name: str, error: NodeFault) -> str:
+        """A libvirt that is told to end lets nobody in, and ends what it writes: the file may still become whole."""
+        if not self._over:
+            why = f"guest {name} may be in memory or on the disk, it is looked for again: {error}"
+            self._log(why, event_log.WARNING, "suspension")
+        return UNKNOWN
+
+    def _find_saved(self, guest: pathlib.Path) -> str:
+        """Return where a guest is that libvirt does not know: on the disk, or nowhere, which `monitor` finds."""
+        if not saved_memory.is_complete(guest):
+            saved_memory.forget(guest)
             return STAYS
+        with contextlib.suppress(OSError, VTorqueError):  # what it has used is not known then
+            self._note_saved(guest)
         return AWAY
 
     def _stay(self, guest: pathlib.Path, why: str) -> None:
@@ -219,13 +263,18 @@ class Saving:
         if self._over:
             return AWAY
         try:
-            if domains.facts(name) is None:
+            there = domains.facts(name) is not None
+            if there and domains.is_saving(name):
+                return UNKNOWN
+            if not there and not saved_memory.is_complete(guest):
+                return self._find_saved(guest)
+            if not there:
                 domains.restore(saved_memory.memory_file(guest))
             self._limit(domains, guest)
             side_channels.separate_threads(name, self._settings.side_channels)
         except (OSError, VTorqueError) as error:
             self._log(f"guest {name} is still on the disk, it is tried again: {error}", event_log.WARNING, "suspension")
-            return AWAY
+            return UNKNOWN
         if self._over:
             return AWAY
         saved_memory.forget(guest)
@@ -236,10 +285,3 @@ class Saving:
         file = read_guest_file(guest)
         if file is not None and (spec := self._specs.get(file.rank)) is not None:
             domains.limit_memory(guest.name, memory.limit_mib(spec, self._settings.host_ram_mib))
-
-
-def _is_gone(domains: Domains, name: str) -> bool:
-    try:
-        return domains.facts(name) is None
-    except VTorqueError:
-        return False

@@ -101,6 +101,13 @@ class Hypervisor:
     def pause(self, name: str) -> None:
         (self.place / f"{name}.paused").touch()
 
+    def finish_save(self, name: str, path: pathlib.Path) -> None:
+        """As a libvirt does that lets nobody in any more, but ends what it has begun."""
+        there = self.place / f"{name}.xml"
+        path.write_text(f"LibvirtQemudSave{there.read_text()}")
+        there.unlink()
+        (self.place / f"{name}.still").unlink()
+
     def connect(self, _uri: str, **_how: object) -> Connection:
         if self.dead:
             raise NodeFault("libvirt", "is dead", cause="libvirt")
@@ -215,11 +222,17 @@ class Connection:
         assert self.hypervisor._paused(name), "a guest stands still before it is saved"
         path.write_text("LibvirtQemudPart")
         while (self.hypervisor.place / "slow").exists():
+            if self.hypervisor.dead:
+                raise NodeFault("libvirt", "is dead", cause="libvirt")
             if not there.exists():
                 raise VTorqueError("the saving of a domain", "it was destroyed")
-        path.write_text(f"LibvirtQemudSave{there.read_text()}")
-        there.unlink()
-        (self.hypervisor.place / f"{name}.still").unlink()
+        self.hypervisor.finish_save(name, path)
+
+    def is_saving(self, name: str) -> bool:
+        if self.hypervisor.dead:
+            raise NodeFault("libvirt", "is dead", cause="libvirt")
+        (self.hypervisor.place / f"{name}.asked").touch()
+        return (self.hypervisor.place / f"{name}.saving").exists()
 
     def _refuse(self, what: str) -> None:
         """In a file, since a worker asks."""

@@ -123,6 +123,91 @@ def test_libvirt_restarted_while_guests_are_saved_loses_none(saving: Node) -> No
     assert "is lost:" not in saving.log.read_text()
 
 
+def lose_libvirt_in_the_middle_of_saving(node: Node) -> None:
+    (node.hypervisor.place / "slow").touch()
+    pause_order.order_pause(node.settings, KEY)
+    wait_for_memory(node)
+    node.hypervisor.dead = True
+    node.wait_for_words("libvirt was lost")
+    node.wait_for_words("guest vcn1-2 may be in memory or on the disk")
+    (node.hypervisor.place / "slow").unlink()
+
+
+def check_return(node: Node) -> None:
+    pause_order.take_back(node.settings, KEY)
+    node.wait_for_words("gone on after")
+    assert node.states() == {"vcn1-1": "running", "vcn1-2": "running"}
+    assert "is lost:" not in node.log.read_text()
+    assert saved_memory.read_saved(node.settings.start_dir("7.head", 1)) == ()
+
+
+def test_guest_whose_save_ends_after_libvirt_has_let_go_of_its_clients_is_on_the_disk(saving: Node) -> None:
+    """libvirtd that is told to end closes its connections first, and then ends what it has begun."""
+    lose_libvirt_in_the_middle_of_saving(saving)
+    first = saving.settings.start_dir("7.head", 1) / "vcn1-1"
+    saving.hypervisor.finish_save("vcn1-1", saved_memory.memory_file(first))
+    saving.hypervisor.dead = False
+    saving.wait_for_words(ALL_SAVED)
+    saving.wait_for_words("guest vcn1-1 is saved")
+    assert saving.states() == {}
+    assert [one.complete for one in saved_memory.read_saved(first.parent)] == [True, True]
+    assert set(usage.read_before(first.parent.iterdir())) == {"vcn1-1", "vcn1-2"}
+    check_return(saving)
+
+
+def test_guest_that_outlives_a_save_that_libvirt_did_not_end_is_saved_again(saving: Node) -> None:
+    lose_libvirt_in_the_middle_of_saving(saving)
+    assert saving.states() == {"vcn1-1": "paused", "vcn1-2": "paused"}
+    saving.hypervisor.dead = False
+    saving.wait_for_words(ALL_SAVED)
+    assert saving.states() == {}
+    check_return(saving)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_file_that_libvirt_writes_on_after_a_silence_is_left_alone(saving: Node, resumed: bool) -> None:
+    lose_libvirt_in_the_middle_of_saving(saving)
+    start = saving.settings.start_dir("7.head", 1)
+    asked = saving.hypervisor.place / "vcn1-1.asked"
+    (saving.hypervisor.place / "vcn1-1.saving").touch()
+    saving.hypervisor.dead = False
+    if resumed:
+        pause_order.take_back(saving.settings, KEY)
+    saving.wait_for_file(asked)
+    asked.unlink()
+    saving.wait_for_file(asked)
+    assert saved_memory.memory_file(start / "vcn1-1").exists()
+    saving.hypervisor.finish_save("vcn1-1", saved_memory.memory_file(start / "vcn1-1"))
+    (saving.hypervisor.place / "vcn1-1.saving").unlink()
+    check_return(saving)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_guest_that_ended_while_libvirt_was_away_and_is_not_saved_whole_is_lost(saving: Node, resumed: bool) -> None:
+    lose_libvirt_in_the_middle_of_saving(saving)
+    (saving.hypervisor.place / "vcn1-1.xml").unlink()
+    if resumed:
+        pause_order.take_back(saving.settings, KEY)
+    saving.hypervisor.dead = False
+    saving.wait_for_words("guest vcn1-1 is lost: libvirt no longer knows it")
+    assert not saved_memory.is_away(saving.settings.start_dir("7.head", 1) / "vcn1-1")
+
+
+def test_resume_while_libvirt_is_away_in_the_middle_of_saving_loses_none(saving: Node) -> None:
+    lose_libvirt_in_the_middle_of_saving(saving)
+    pause_order.take_back(saving.settings, KEY)
+    saving.hypervisor.dead = False
+    check_return(saving)
+
+
+def test_start_that_ends_while_libvirt_is_away_in_the_middle_of_saving_leaves_nothing(saving: Node) -> None:
+    lose_libvirt_in_the_middle_of_saving(saving)
+    saving.hypervisor.dead = False
+    assert f"directory {KEY}" in saving.absent()
+    assert saving.hypervisor.running == {}
+    assert not saving.settings.start_dir("7.head", 1).exists()
+
+
 def test_start_that_ends_while_saved_leaves_no_memory(saving: Node) -> None:
     suspend(saving)
     removed = saving.absent()
