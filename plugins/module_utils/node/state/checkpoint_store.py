@@ -91,17 +91,18 @@ def used_names(store: pathlib.Path, job_id: str = "") -> frozenset[str]:
         SiteFault: the store cannot be read, so that nobody knows which names are free.
     """
     own = job_dir(store, job_id) if job_id else None
-    found: set[str] = set()
     try:
-        for job in store.iterdir():
-            generations_of = [path for path in job.iterdir() if path.is_dir()] if job != own and job.is_dir() else []
-            for generation in generations_of:  # beside them are marks
-                found.update(path.name for path in generation.iterdir() if path.is_dir())
-    except FileNotFoundError:  # a job that ends meanwhile, or the first of all
-        return frozenset(found)
+        generations_of = [path for job in store.iterdir() if job != own for path in _directories(job)]
+        return frozenset(guest.name for generation in generations_of for guest in _directories(generation))
     except OSError as error:
         raise SiteFault(f"the checkpoints in {store}", str(error), "see checkpoint_dir") from error
-    return frozenset(found)
+
+
+def _directories(place: pathlib.Path) -> list[pathlib.Path]:
+    """The directories in a directory; what a node removes meanwhile has none, and beside them are marks."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return [path for path in place.iterdir() if path.is_dir()]
+    return []
 
 
 def save_guest(guest: pathlib.Path, place: pathlib.Path, deadline: Deadline) -> None:

@@ -10,6 +10,7 @@ import os
 import pathlib
 import stat
 import time
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
@@ -136,6 +137,26 @@ def test_names_of_saved_guests_are_used_until_their_job_is_gone(store: pathlib.P
     assert checkpoint_store.forget(store, JOB)
     assert not checkpoint_store.forget(store, JOB)
     assert checkpoint_store.used_names(store) == frozenset()
+
+
+@pytest.mark.parametrize("gone", ["7.head", "7.head/1"])
+def test_checkpoint_that_is_removed_meanwhile_hides_no_names_of_others(
+    store: pathlib.Path, guest: pathlib.Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    commit(store, guest)
+    (store / "6.head/1/vcn1-6").mkdir(parents=True)
+    (store / "8.head/1/vcn1-8").mkdir(parents=True)
+    list_entries = pathlib.Path.iterdir
+
+    def iterdir(path: pathlib.Path) -> t.Iterator[pathlib.Path]:
+        if path == store:
+            return iter([store / job for job in ("6.head", "7.head", "8.head")])
+        if path == store / gone:
+            raise FileNotFoundError(path)
+        return list_entries(path)
+
+    monkeypatch.setattr(pathlib.Path, "iterdir", iterdir)
+    assert checkpoint_store.used_names(store) == {"vcn1-6", "vcn1-8"}
 
 
 def test_store_that_cannot_be_read_is_the_sites_fault(tmp_path: pathlib.Path) -> None:
