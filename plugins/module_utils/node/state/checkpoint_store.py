@@ -34,6 +34,7 @@ from ...system.clock import Deadline
 from ...system.process.environment import ROOT_ENVIRONMENT
 from . import saved_memory
 from .directories import entries
+from .settings import NodeSettings
 
 MANIFEST, FILES, MEMORY, PROCESSOR = "manifest.json", "files.json", "memory", "processor"
 NEW = ".new"
@@ -43,6 +44,8 @@ PARKED = "parked"
 """In the directory of a job that its owner has suspended: which start that was, whose it is, and since when."""
 RETURNED = "returned"
 """In the directory of a guest that has returned from a checkpoint: what is done before a job was done then."""
+NAMES = "checkpoint-names.json"
+"""In `state_dir` of a node: names of the guests of checkpoints, as they were when `checkpoint_dir` was there."""
 VERSION = 1
 GENERATIONS = 2
 """So many are there at most; the older one is what a start begins from where the newer one cannot be read."""
@@ -94,8 +97,37 @@ def used_names(store: pathlib.Path, job_id: str = "") -> frozenset[str]:
     try:
         generations_of = [path for job in store.iterdir() if job != own for path in _directories(job)]
         return frozenset(guest.name for generation in generations_of for guest in _directories(generation))
+    except FileNotFoundError:  # of the store alone
+        return frozenset()
     except OSError as error:
         raise SiteFault(f"the checkpoints in {store}", str(error), "see checkpoint_dir") from error
+
+
+def find_used_names(settings: NodeSettings) -> frozenset[str]:
+    """Return the names that a new guest of this node must not have, because guests of checkpoints have them.
+
+    A store that is not mounted holds no checkpoint: the names that were there before are used as well then.
+
+    Args:
+        settings: NodeSettings of this node.
+
+    Raises:
+        SiteFault: see `used_names`.
+    """
+    store = settings.checkpoint_dir
+    if store is None:
+        return frozenset()
+    known = settings.state_dir / NAMES
+    before: frozenset[str] = frozenset()
+    with contextlib.suppress(OSError, VTorqueError, KeyError, TypeError):
+        before = frozenset(map(str, files.read_json(known)["names"]))
+    names = used_names(store)
+    if why_unsafe(store):
+        return names | before
+    if names != before:
+        with contextlib.suppress(OSError, VTorqueError):  # those that were known before are better than none
+            files.write(known, json.dumps({"names": sorted(names)}))
+    return names
 
 
 def _directories(place: pathlib.Path) -> list[pathlib.Path]:

@@ -9,7 +9,7 @@ import dataclasses
 import pathlib
 import typing as t
 
-from ....module_utils.errors import CheckpointFault, VTorqueError
+from ....module_utils.errors import CheckpointFault, SiteFault, VTorqueError
 from ....module_utils.job.plan.job_plan import NO_ADDITIONS, JobPlan
 from ....module_utils.node.state import checkpoint_store
 from ....module_utils.wire.messages import GuestSpec
@@ -27,9 +27,13 @@ def return_from(plan: JobPlan, store: pathlib.Path | None) -> JobPlan:
 
     Raises:
         CheckpointFault: there is one, and this start cannot begin from it.
+        SiteFault: whether there is one is not known, because the store is not there.
     """
     if store is None or all(part.checkpoint_min < 0 for part in plan.node_parts):
         return plan
+    if why_unsafe := checkpoint_store.why_unsafe(store):
+        hint = "is it mounted? see checkpoint_dir"
+        raise SiteFault(f"whether job {plan.job_id} has checkpoints is not known", why_unsafe, hint)
     found = checkpoint_store.generations(store, plan.job_id)
     why: list[str] = []
     for generation in found:

@@ -228,9 +228,7 @@ def _plan(
         if image.arch and image.arch != spec.arch:
             raise UserFault(f"arch={spec.arch}", f"image {image.name} is for {image.arch}")
     settings.mac(0)  # refuses a node without a number before anything is there
-    names = {facts.name for facts in domains.list(ours=False)}
-    if settings.checkpoint_dir is not None:
-        names |= checkpoint_store.used_names(settings.checkpoint_dir)
+    names = {facts.name for facts in domains.list(ours=False)} | checkpoint_store.find_used_names(settings)
 
     def busy(slot: int) -> bool:
         return settings.guest_name(slot) in names or addresses.any_device(settings.tap_names(slot))

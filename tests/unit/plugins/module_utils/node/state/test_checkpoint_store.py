@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     VTorqueError,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import checkpoint_store, saved_memory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 JOB = "7.head"
@@ -157,6 +159,30 @@ def test_checkpoint_that_is_removed_meanwhile_hides_no_names_of_others(
 
     monkeypatch.setattr(pathlib.Path, "iterdir", iterdir)
     assert checkpoint_store.used_names(store) == {"vcn1-6", "vcn1-8"}
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["missing", "bare mount point"])
+def test_names_of_saved_guests_stay_used_while_the_store_is_not_mounted(
+    store: pathlib.Path, guest: pathlib.Path, tmp_path: pathlib.Path, bare: bool
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    settings = NodeSettings(node_name="cn1", node_number=1, state_dir=state, checkpoint_dir=store)
+    find = lambda: checkpoint_store.find_used_names(settings)  # noqa: E731
+    assert find() == frozenset()
+    commit(store, guest)
+    assert find() == {"vcn1-1"}
+    store.rename(tmp_path / "elsewhere")
+    if bare:
+        store.mkdir(mode=0o755)
+    assert find() == {"vcn1-1"}
+    store.rmdir() if bare else None
+    (tmp_path / "elsewhere").rename(store)
+    checkpoint_store.forget(store, JOB)
+    assert find() == frozenset()
+    store.rmdir()
+    assert find() == frozenset()
+    assert checkpoint_store.find_used_names(dataclasses.replace(settings, checkpoint_dir=None)) == frozenset()
 
 
 def test_store_that_cannot_be_read_is_the_sites_fault(tmp_path: pathlib.Path) -> None:

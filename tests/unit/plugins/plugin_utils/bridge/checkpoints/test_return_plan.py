@@ -10,7 +10,11 @@ import pathlib
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import CheckpointFault, error_from_dict
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import (
+    CheckpointFault,
+    SiteFault,
+    error_from_dict,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.plan.job_plan import IdleNode, JobPlan
@@ -127,6 +131,20 @@ def test_manifest_that_is_edited_or_of_another_job_holds_the_job(store: pathlib.
     with pytest.raises(CheckpointFault, match=r"not what was committed|of job 8\.head") as caught:
         return_from(make_plan("cn1", start=2), store)
     check_held(caught.value)
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["missing", "bare mount point"])
+def test_job_does_not_begin_anew_while_the_store_is_not_mounted(store: pathlib.Path, bare: bool) -> None:
+    commit(store, make_plan("cn1"))
+    store.rename(store.with_name("elsewhere"))
+    if bare:
+        store.mkdir(mode=0o755)
+    with pytest.raises(SiteFault, match=r"whether job 7\.head has checkpoints is not known") as caught:
+        return_from(make_plan("cn1", start=2), store)
+    assert "is it mounted?" in caught.value.hint
+    store.rmdir() if bare else None
+    store.with_name("elsewhere").rename(store)
+    assert return_from(make_plan("cn1", start=2), store).node_parts[0].guests[0].saved_in
 
 
 def test_start_begins_from_the_older_checkpoint_where_the_newer_is_broken(store: pathlib.Path) -> None:
