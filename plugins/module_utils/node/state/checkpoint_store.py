@@ -28,18 +28,15 @@ import time
 import typing as t
 
 from ...errors import CheckpointFault, SiteFault, VTorqueError
-from ...state.layout import job_key, start_of
+from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
 from ...system.process.environment import ROOT_ENVIRONMENT
 from . import saved_memory
-from .directories import entries
 from .settings import NodeSettings
 
 MANIFEST, FILES, MEMORY, PROCESSOR = "manifest.json", "files.json", "memory", "processor"
 NEW = ".new"
-GONE = "gone"
-"""In the directory of a job that the batch system did not know at the first look."""
 PARKED = "parked"
 """In the directory of a job that its owner has suspended: which start that was, whose it is, and since when."""
 RETURNED = "returned"
@@ -354,33 +351,3 @@ def why_unsafe(store: pathlib.Path) -> str:
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         return f"{store} is no directory of root's with mode 0700"
     return ""
-
-
-def forget_gone(store: pathlib.Path, is_known: t.Callable[[str], bool], twice_s: float) -> tuple[str, ...]:
-    """Remove the checkpoints of jobs that are no more; one must be found gone twice.
-
-    Args:
-        store: the site's `checkpoint_dir`.
-        is_known: asks the batch system whether it has a job that has not ended; raises VTorqueError.
-        twice_s: seconds between the two looks.
-
-    Returns:
-        The jobs, and what could not be done, in words.
-    """
-    done = []
-    for place in sorted(entries(store)):
-        named = start_of(f"{place.name}.0")
-        if named is None:
-            continue
-        mark = place / GONE
-        try:
-            if is_known(named[0]):
-                mark.unlink(missing_ok=True)
-            elif not mark.exists():
-                mark.touch(mode=0o600)
-            elif time.time() - mark.stat().st_mtime >= twice_s:
-                forget(store, named[0])
-                done.append(f"checkpoints of job {named[0]}")
-        except (OSError, VTorqueError) as error:
-            done.append(f"checkpoints of job {named[0]} stay: {error}")
-    return tuple(done)

@@ -18,7 +18,7 @@ from ....module_utils.job.records import retention
 from ....module_utils.job.records.transfer import delivery, running
 from ....module_utils.node import doctor, sweep
 from ....module_utils.node.lifecycle import room
-from ....module_utils.node.state import checkpoint_store, pause_order
+from ....module_utils.node.state import gone_checkpoints, pause_order
 from ....module_utils.node.state.settings import NodeSettings
 from ....module_utils.node.telemetry import node_figures
 from ....module_utils.state import delivery_queue, event_log, layout
@@ -104,7 +104,9 @@ def sweep_everything(node: str, policy: parameters.Policy, deadline: Deadline, a
         swept = _with(swept, f"the records that wait for the front end cannot be read: {error}")
     running.send_due(policy, deadline, state_dir=settings.state_dir, run_dir=settings.run_dir)
     if settings.checkpoint_dir is not None:
-        for problem in checkpoint_store.forget_gone(settings.checkpoint_dir, _is_known(batch), sweep.TWICE_S):
+        for problem in gone_checkpoints.forget_gone(
+            settings.checkpoint_dir, _is_known(batch), sweep.TWICE_S, any_number=any_number
+        ):
             swept = dataclasses.replace(swept, removed=(*swept.removed, sweep.StartReport("", problem)))
     old = retention.retire(policy.record_days, state_dir=settings.state_dir, run_dir=settings.run_dir)
     # last, as it calls programs of the site

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import stat
-import time
 import typing as t
 
 import pytest
@@ -19,7 +17,11 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import 
     SiteFault,
     VTorqueError,
 )
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import checkpoint_store, saved_memory
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import (
+    checkpoint_store,
+    gone_checkpoints,
+    saved_memory,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
@@ -132,7 +134,7 @@ def test_manifest_that_was_edited_or_is_of_another_job_is_not_read(store: pathli
 def test_names_of_saved_guests_are_used_until_their_job_is_gone(store: pathlib.Path, guest: pathlib.Path) -> None:
     assert checkpoint_store.used_names(store) == frozenset()
     commit(store, guest)
-    for mark in (checkpoint_store.GONE, checkpoint_store.PARKED):  # beside the checkpoints
+    for mark in (gone_checkpoints.GONE, checkpoint_store.PARKED):  # beside the checkpoints
         (checkpoint_store.job_dir(store, JOB) / mark).touch()
     assert checkpoint_store.used_names(store) == {"vcn1-1"}
     assert checkpoint_store.used_names(store, JOB) == frozenset()
@@ -199,36 +201,6 @@ def test_store_that_others_can_enter_is_unsafe(store: pathlib.Path, mode: int) -
     assert "No such file" in checkpoint_store.why_unsafe(store / "absent")
     (store.parent / "link").symlink_to(store)
     assert "mode 0700" in checkpoint_store.why_unsafe(store.parent / "link")
-
-
-def test_checkpoints_of_a_job_that_is_gone_are_removed_at_the_second_look(
-    store: pathlib.Path, guest: pathlib.Path
-) -> None:
-    commit(store, guest)
-    known = {JOB}
-    look = lambda: checkpoint_store.forget_gone(store, known.__contains__, 60.0)  # noqa: E731
-    assert look() == ()
-    known.clear()
-    assert look() == ()
-    assert look() == ()
-    known.add(JOB)
-    assert look() == ()
-    assert not (checkpoint_store.job_dir(store, JOB) / "gone").exists()
-    known.clear()
-    look()
-    os.utime(checkpoint_store.job_dir(store, JOB) / "gone", (time.time() - 61,) * 2)
-    assert look() == (f"checkpoints of job {JOB}",)
-    assert list(store.iterdir()) == []
-
-
-def test_checkpoints_stay_where_the_batch_system_is_silent(store: pathlib.Path, guest: pathlib.Path) -> None:
-    commit(store, guest)
-
-    def is_known(_job_id: str) -> bool:
-        raise SiteFault("qstat", "did not answer")
-
-    assert checkpoint_store.forget_gone(store, is_known, 0.0)[0].endswith("qstat: did not answer")
-    assert checkpoint_store.generations(store, JOB) == (1,)
 
 
 def test_processor_is_what_a_guest_under_kvm_depends_on(tmp_path: pathlib.Path) -> None:
