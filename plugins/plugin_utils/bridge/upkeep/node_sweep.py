@@ -148,7 +148,7 @@ def _swept(
         return lives_here(job_id, start) or evacuate.came_and_lives(settings, asked, job_id, start)
 
     swept = sweep.sweep(settings, lives, alive_here, deadline, any_number=any_number)
-    for problem in _follow_suspensions(settings, asked, swept.living):
+    for problem in _follow_suspensions(settings, batch, swept.living):
         swept = _with(swept, problem)
     swept = _with(swept, *evacuate.finish_moves(settings, batch))
     doctor.note_sweep(settings, [f"{item.key}: {item.why}" if item.key else item.why for item in swept.left])
@@ -162,15 +162,17 @@ def _swept(
 
 
 def _follow_suspensions(
-    settings: NodeSettings, asked: liveness.JobAnswers, living: tuple[sweep.StartReport, ...]
+    settings: NodeSettings, batch: BatchSystem, living: tuple[sweep.StartReport, ...]
 ) -> t.Iterator[str]:
     """Pause the guests of suspended jobs and let those of others go on, where nobody else has given the order.
 
-    A job whose shell was not told of its suspension, or hid it; or whose mother superior was lost while it lasted.
+    A job whose shell was not told of its suspension, or hid it; or whose mother superior was lost while it lasted.  The
+    server is asked again: what was removed may have taken minutes, in which a job was suspended or resumed.
 
     Returns:
         What could not be done, in words.
     """
+    asked = liveness.JobAnswers(batch)
     for item in living:
         named = layout.start_of(item.key)
         if named is None or not settings.start_dir(*named).is_dir():

@@ -9,12 +9,15 @@ import dataclasses
 import pathlib
 import time
 import types
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node import sweep
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import pause_order, saved_memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.upkeep import node_sweep
 
 KEY = "7.head.2"
@@ -30,7 +33,7 @@ class Batch:
     def job(self, _job_id: str) -> types.SimpleNamespace:
         if isinstance(self.word, SiteFault):
             raise self.word
-        return types.SimpleNamespace(state=self.word, start_count=self.start)
+        return types.SimpleNamespace(job_id="7.head", state=self.word, start_count=self.start, nodes=("cn1",))
 
 
 @pytest.fixture
@@ -54,6 +57,34 @@ def test_pause_of_a_job_that_is_not_suspended_ends(settings: NodeSettings, batch
     pause_order.order_pause(settings, KEY)
     assert follow(settings, batch) == []
     assert not pause_order.is_ordered(settings, KEY)
+
+
+@pytest.mark.parametrize(("before", "now"), [("S", "R"), ("R", "S")])
+def test_order_follows_the_word_after_the_removals_and_not_the_one_before(
+    settings: NodeSettings, monkeypatch: pytest.MonkeyPatch, before: str, now: str
+) -> None:
+    """Which may have taken minutes."""
+    batch = Batch(before)
+    if before == "S":
+        pause_order.order_pause(settings, KEY)
+
+    def remove(_settings: object, lives: sweep.IsAlive, *_more: object, **_how: object) -> sweep.SweepReport:
+        assert lives("7.head", 2)
+        batch.word = now
+        if now == "R":
+            pause_order.take_back(settings, KEY)
+        return sweep.SweepReport(living=LIVING)
+
+    nothing: t.Any = lambda *_words, **_more: ()  # noqa: E731
+    for place, name, value in (
+        (node_sweep, "settings_of", lambda *_words: settings), (node_sweep, "open_node", lambda _name: types.SimpleNamespace(alive_here=nothing)),
+        (sweep, "sweep", remove), (node_sweep.evacuate, "finish_moves", nothing),
+        (node_sweep.templates_ahead, "want_default_template", nothing), (node_sweep.event_log, "configure", nothing),
+    ):  # fmt: skip
+        monkeypatch.setattr(place, name, value)
+    policy = Policy(log_rotate=False)
+    node_sweep._swept(policy, "cn1", batch, Deadline.after(60.0), False)  # type: ignore[arg-type]
+    assert pause_order.is_ordered(settings, KEY) is (now == "S")
 
 
 def test_pause_for_a_checkpoint_is_left_alone_until_its_time_is_over(settings: NodeSettings) -> None:
