@@ -72,6 +72,7 @@ class Pausing:
         self._again_at = 0.0
         self._saving = Saving(part, settings, self._paused, log)
         self._connections = threading.Lock()
+        self._stopped = False
 
     def filenos(self) -> tuple[int, ...]:
         """What to poll."""
@@ -126,6 +127,8 @@ class Pausing:
         living = [name for name in self._paused if name not in lost]
         here = [name for name in living if name not in self.away]
         due = [name for name in here if self._paused[name] != ordered]
+        if not due and (over or not (here or self.away)):
+            self._stop_connections(ordered)
         if domains is None:
             self._again_at = 0.0
             return
@@ -163,11 +166,19 @@ class Pausing:
         if not begun:
             self._again_at = time.monotonic() + AGAIN_S
 
+    def _stop_connections(self, ordered: bool) -> None:
+        """Where no guest has to be turned: they have moved, and stand still on other nodes by the same order."""
+        if self._stopped != ordered:
+            with self._connections:
+                self._signal_connections(signal.SIGSTOP if ordered else signal.SIGCONT)
+            self._stopped = ordered
+
     def _turn_all(self, domains: Domains, due: t.Sequence[str], *, ordered: bool, over: bool) -> None:
         if ordered:  # before its guest is silent
             self._saving.stay_again()
             with self._connections:
                 stopped = self._signal_connections(signal.SIGSTOP)
+            self._stopped = True
             until = Deadline.after(TAKEN_S)  # what a guest that stands still does not take, ends its connection
             while unacknowledged_bytes(stopped) and not until.passed:
                 time.sleep(TAKEN_S / 50)
@@ -182,7 +193,7 @@ class Pausing:
             self._log(f"gone on after {passed}: {', '.join(done)}", component="suspension")
         if any(self._paused.values()):
             return
-        self._since = None
+        self._since, self._stopped = None, False
         if over or not done:
             self._signal_connections(signal.SIGCONT)
         else:  # the session goes on with the right time

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -195,6 +196,71 @@ def test_connection_to_a_guest_that_stands_still_is_stopped(tmp_path: pathlib.Pa
             os.waitpid(pid, 0)
         os.close(fifo)
     assert not login_fifos.send(tmp_path, signal.SIGCONT)
+
+
+@pytest.fixture
+def signals(node: Node) -> list[signal.Signals]:
+    """What the connections of the job were sent."""
+    sent: list[signal.Signals] = []
+    node.patch.setattr(login_fifos, "send", lambda _directory, number: sent.append(signal.Signals(number)) or ())
+    node.patch.setattr(clock, "set_clocks", lambda *_words: ())
+    return sent
+
+
+def pausing_of(node: Node) -> pausing.Pausing:
+    words: list[object] = []
+    return pausing.Pausing(
+        node.part(), node.settings, ["vcn1-1"], lambda *text, **_more: words.append(text), node.run_directory
+    )
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["libvirt answers", "libvirt is away"])
+def test_connection_to_guests_that_have_moved_is_stopped_by_the_order_itself(
+    node: Node, signals: list[signal.Signals], away: bool
+) -> None:
+    """They stand still on another node, and the job's connection begins on this one."""
+    one = pausing_of(node)
+    with contextlib.closing(one), node.hypervisor.connect("") as connection:
+        domains: t.Any = None if away else connection
+        one.follow(domains, ["vcn1-1"])
+        assert signals == []
+        pause_order.order_pause(node.settings, KEY)
+        one.follow(domains, ["vcn1-1"])
+        one.follow(domains, ["vcn1-1"])
+        assert signals == [signal.SIGSTOP]
+        pause_order.take_back(node.settings, KEY)
+        one.follow(domains, ["vcn1-1"])
+        one.follow(domains, ["vcn1-1"])
+        assert signals == [signal.SIGSTOP, signal.SIGCONT]
+
+
+def test_connection_that_is_stopped_goes_on_when_the_start_is_over(node: Node, signals: list[signal.Signals]) -> None:
+    one = pausing_of(node)
+    with contextlib.closing(one), node.hypervisor.connect("") as connection:
+        pause_order.order_pause(node.settings, KEY)
+        one.follow(t.cast("t.Any", connection), ["vcn1-1"])
+        one.follow(t.cast("t.Any", connection), over=True)
+        assert signals == [signal.SIGSTOP, signal.SIGCONT]
+
+
+def test_connection_to_a_guest_here_is_stopped_once_and_goes_on_after_its_clock_is_set(
+    node: Node, signals: list[signal.Signals]
+) -> None:
+    node.present()
+    one = pausing_of(node)
+    with contextlib.closing(one), node.hypervisor.connect("") as connection:
+        domains = t.cast("t.Any", connection)
+        pause_order.order_pause(node.settings, KEY)
+        one.follow(domains)
+        one.follow(domains)
+        pause_order.take_back(node.settings, KEY)
+        one.follow(domains)
+        one.follow(domains)
+        until = Deadline.after(60.0)
+        while len(signals) < 2:
+            assert not until.passed
+        one.follow(domains)
+        assert signals == [signal.SIGSTOP, signal.SIGCONT]
 
 
 @pytest.mark.parametrize("rung", [shell_message.PARK, b"." + shell_message.CHECKPOINT + shell_message.PARK])
