@@ -54,6 +54,7 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
     _reset_process()
     event_log.configure(event_log.LogSettings(), program="hook", component="verdict", job="", job_level=event_log.INFO)
     hooks = open_hooks(launchers_system(os.environ))
+    call: HookCall | None = None
     try:
         call = hooks.read_call(argv, os.environ)
         event_log.configure(job=call.job_id)
@@ -61,7 +62,7 @@ def main(argv: t.Sequence[str], places: Places | None = None, program: EarlyProg
     except (VTorqueError, OSError, subprocess.SubprocessError) as error:
         _print_error(printable(f"vtorque: this job's hook failed: {error}"))
         _log_to_site(places, " ".join(map(repr, argv[:6])), "".join(traceback.format_exception(error)), event_log.ERROR)
-        return hooks.exit_status(HookEnd.FAILED)
+        return hooks.exit_status(HookEnd.UNREADABLE if call is None else HookEnd.FAILED)
     if ending is None:
         return hooks.exit_status(HookEnd.DONE)
     if ending.alarm:

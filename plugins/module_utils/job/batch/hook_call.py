@@ -38,6 +38,8 @@ class HookEnd(enum.Enum):
     """Our program could not do its work; nothing of a VM job may run."""
     BRAKE = enum.auto()
     """As FAILED, of a member of an array that others would follow within seconds."""
+    UNREADABLE = enum.auto()
+    """The job's id, its user or its nodes are of another form: nothing was created, and its shell finds no record."""
 
 
 @frozen

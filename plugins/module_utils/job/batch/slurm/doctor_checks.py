@@ -14,6 +14,7 @@ import typing as t
 from ....errors import SiteFault
 from ....time_budget import HOOK_RESERVE_S
 from ....wire.health_report import BAD, INSTALL, WARN, Finding
+from ....wire.messages import HOST_NAME, JOB_ID
 from ..host_match import same_host
 from ..shared.commands_directory import commands_directory
 from ..shared.hook_program import why_unsafe
@@ -85,6 +86,7 @@ def check_hooks(
             _other_file(settings)
             or _wrong_setting(settings, _needed_s(policy))
             or next((bad for name in LAUNCHERS if (bad := _not_called(settings, place, name))), None)
+            or (_unreadable_node(node) if node else None)
             or _without_cpusets(policy)
             or _without_feature(batch, policy, node)
         )
@@ -103,8 +105,11 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
     if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) != VERSION:
         problem = f"it is Slurm {version or '(unknown)'}, and vTorque reads the answers of 22.05 alone"
         return Finding("server", BAD, BAD, problem, "Slurm 22.05")
-    found = _other_file(settings) or _wrong_setting(settings, BOOT_S)
-    return Finding("server", BAD, BAD, *found) if found else Finding("server")
+    if found := _other_file(settings) or _wrong_setting(settings, BOOT_S):
+        return Finding("server", BAD, BAD, *found)
+    # of nodes that may be none for virtual machines; each node's own check is sure of that
+    found = next((wrong for node in nodes if (wrong := _unreadable_node(node))), None)
+    return Finding("server", WARN, "?", *found) if found else Finding("server")
 
 
 def plain_sbatch_lines(settings: t.Mapping[str, str], module: pathlib.Path, host: str) -> list[str]:
@@ -177,7 +182,20 @@ def _wrong_setting(settings: t.Mapping[str, str], needed_s: int) -> Wrong | None
         if settings.get(name, "(null)") == "(null)":
             problem = f"it calls no {name}, and no job runs in a virtual machine"
             return problem, write(f"{name}={PLACE / launcher}")
+    cluster = settings.get("ClusterName", "")
+    if cluster and not re.fullmatch(JOB_ID, f"1.{cluster}"):
+        problem = f"ClusterName is {cluster[:80]}: vTorque reads only letters, digits, - and ., and refuses each VM job"
+        line = f"ClusterName={re.sub(r'[^A-Za-z0-9.-]+', '-', cluster).strip('-.') or 'cluster'}"
+        return problem, f"write {line} into slurm.conf; its manual tells what such a change needs"
     return None
+
+
+def _unreadable_node(node: str) -> Wrong | None:
+    """The name of a node stands in the lists of nodes that Prolog reads, and names guests."""
+    if re.fullmatch(HOST_NAME, node):
+        return None
+    problem = f"node {node[:80]}: vTorque reads only letters, digits, - and . in the name of a node"
+    return problem, "give the host and its NodeName in slurm.conf another name"
 
 
 def _seconds(settings: t.Mapping[str, str], name: str) -> int | None:

@@ -95,7 +95,10 @@ def _status(text: str) -> int | None:
 
 @leaves_nothing
 def exit_status(end: HookEnd) -> int:
-    """Return what the program exits with: a job that was queued again or held needs no more; an array is braked so."""
+    """Return what the program exits with: a job that was queued again or held needs no more; an array is braked so.
+
+    A job of another form has no record, so that its shell runs nothing.  FAILED would drain a node for each such job.
+    """
     return FAILED if end == HookEnd.FAILED else 0
 
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import pwd
 import random
 import re
 import subprocess
@@ -178,6 +180,17 @@ def test_request_that_is_wrong_queues_nothing(
     err = capsys.readouterr().err
     assert expected in err
     assert "nothing was submitted" in err
+    assert desk.got() is None
+
+
+@pytest.mark.parametrize("name", ["4alice", "alice@dom.example", "a" * 33])
+def test_user_whose_name_no_prolog_reads_queues_nothing(
+    desk: Desk, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    known = list(pwd.getpwuid(os.getuid()))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _uid: pwd.struct_passwd([name, *known[1:]]))
+    assert desk.submit(desk.script("#!/bin/sh\n")) == 2
+    assert re.search(f"user={name} +vTorque reads names of users", capsys.readouterr().err)
     assert desk.got() is None
 
 

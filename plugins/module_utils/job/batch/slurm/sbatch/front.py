@@ -18,7 +18,7 @@ from .....errors import UserFault
 from ....request.command_call import COMMAND_LINE, CommandCall, read_script_file
 from ....request.value_types import KeyFault, format_value
 from .. import comment, host_list
-from . import node_sizes
+from . import node_sizes, own_user
 from . import options as sbatch_options
 from .batch_script import Script, read_script
 
@@ -263,6 +263,8 @@ class Job:
             asked["gres"] = devices
         if not places.devices:
             yield from (KeyFault(f"--{name}", value, NO_DEVICES) for name, value in asked.items())
+        if user := own_user.unreadable_name():
+            yield KeyFault("user", user, own_user.WHY)
         if self.script.het:
             yield KeyFault("#SBATCH hetjob", "", HET_JOB, f"{self.script.name}, line {self.script.het[0]}")
 

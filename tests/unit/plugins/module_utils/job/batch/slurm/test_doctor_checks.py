@@ -39,6 +39,7 @@ class Controller(Slurm):
         ("= proctrack/cgroup", "= proctrack/linuxproc", "ProctrackType=proctrack/cgroup"),
         ("= 65534", "= 60", "PrologEpilogTimeout=300"),
         ("= Match", "= Different Ours=0x1 Slurmctld=0x2", "copy the controller's"),
+        ("= lab\n", "= hpc_main\n", "ClusterName=hpc-main"),
         ("= 22.05.8", "= 21.08.5", "Slurm 22.05"),
         ("= 22.05.8", "= 23.02.1", "Slurm 22.05"),
         ("= 22.05.8", "= 24.11.0-0rc1", "Slurm 22.05"),
@@ -49,6 +50,15 @@ def test_setting_that_keeps_jobs_from_running_is_named_with_its_line(old: str, n
     finding = doctor_checks.check_server(Controller(CONFIG.replace(old, new)), ())
     assert finding.state == "bad"
     assert remedy in finding.remedy
+
+
+def test_node_whose_name_no_prolog_reads_is_named(node: Node) -> None:
+    assert doctor_checks.check_server(Controller(CONFIG), ("cn1", "cn1.site")).state == "ok"
+    finding = doctor_checks.check_server(Controller(CONFIG), ("cn1", "gpu_n1"))
+    assert (finding.state, "node gpu_n1: " in finding.problem) == ("warn", True)
+    assert node.look().state == "ok"
+    finding = node.look(name="gpu_n1")
+    assert (finding.state, "node gpu_n1: " in finding.problem) == ("bad", True)
 
 
 def test_controller_that_is_silent_is_nobodys_fault() -> None:
@@ -76,12 +86,12 @@ class Node:
             (place / name).write_text("#!/bin/sh\n")
             (place / name).chmod(0o755)
 
-    def look(self, features: tuple[str, ...] = (), **policy: object) -> Finding:
-        node = BatchNode("cn1", frozenset({"free"}), 2, 1000, frozenset(features), "")
+    def look(self, features: tuple[str, ...] = (), name: str = "cn1", **policy: object) -> Finding:
+        node = BatchNode(name, frozenset({"free"}), 2, 1000, frozenset(features), "")
         batch = Controller(self.text)
         batch.nodes = lambda: (node,)  # type: ignore[method-assign]
         given = Policy(batch_system="slurm", **policy)  # type: ignore[arg-type]
-        return doctor_checks.check_hooks(self.place, self.owner, batch=batch, policy=given, node="cn1")
+        return doctor_checks.check_hooks(self.place, self.owner, batch=batch, policy=given, node=name)
 
 
 @pytest.fixture

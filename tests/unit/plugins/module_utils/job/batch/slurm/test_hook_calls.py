@@ -46,6 +46,9 @@ def test_exit_status_of_the_job(text: str, status: int | None) -> None:
         {"SLURM_NODELIST": ""},
         {"SLURM_NODELIST": "n[1-"},
         {"SLURM_CLUSTER_NAME": "a b"},
+        {"SLURM_CLUSTER_NAME": "hpc_main"},
+        {"SLURM_NODELIST": "gpu_n[1-2]"},
+        {"SLURM_JOB_USER": "4alice"},
     ],
 )
 def test_environment_of_another_form_is_refused(changes: dict[str, str]) -> None:
@@ -56,6 +59,10 @@ def test_environment_of_another_form_is_refused(changes: dict[str, str]) -> None
 def test_job_that_was_queued_again_or_held_leaves_the_node_alone() -> None:
     assert hook_calls.exit_status(HookEnd.AGAIN) == 0
     assert hook_calls.exit_status(HookEnd.FAILED) == 1
+
+
+def test_job_of_another_form_leaves_the_node_alone_too() -> None:
+    assert hook_calls.exit_status(HookEnd.UNREADABLE) == 0
 
 
 @pytest.mark.parametrize(
