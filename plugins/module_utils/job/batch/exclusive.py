@@ -49,5 +49,7 @@ def is_exclusive(job: BatchJob, node: str, open_batch: t.Callable[[], BatchSyste
     """
     if job.node_exclusive:
         return True
+    if job.slots_shared:
+        return False
     mine = sum(same_host(node, host) for host in job.slot_hosts)
     return 0 < open_batch().node(node).slots <= mine

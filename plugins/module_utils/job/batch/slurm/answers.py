@@ -245,6 +245,7 @@ def _job(form: Form, job_id: str) -> BatchJob:
         comment=facts.text("admin_comment"),
         started_s=facts.number("start_time") if letter in ("R", "S", "E") else 0,
         node_exclusive=form.get("shared") == "none",
+        slots_shared=form.get("shared") == "shared",
         granted=tuple(
             f"{host}/{name}/{index}"
             for host, gres in form.get("gres_by_host", ())

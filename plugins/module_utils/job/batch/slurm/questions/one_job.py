@@ -56,6 +56,8 @@ FACTS: Columns = {
 }
 """All that squeue tells; Slurm itself takes no longer texts of users."""
 NOTHING = ("", "(null)", "n/a", "N/A")
+OVERSUBSCRIBED = {"NO": "none", "YES": "shared"}
+"""What squeue writes, and `squeue --json` for it (recorded)."""
 HELD_WORDS = {"job requeued in held state": "JobHeldUser", "launch failed requeued held": "JobHeldUser"}
 """What squeue writes in the place of the reason, and the reason (recorded)."""
 _LINE = r"     Nodes=({0}\S+) CPU_IDs=({0}(?:[0-9]+(?:-[0-9]+)?,?)*) Mem=({0}[0-9]+) GRES=({0}[^\n]*)\n"
@@ -182,7 +184,7 @@ def form_of(row: Row, detail: str) -> dict[str, t.Any]:
         "time_limit": _minutes(row["TimeLimit"]),
         "start_time": _moment(row["StartTime"]),
         "exit_code": _number(row, "exit_code"),
-        "shared": "none" if row["OverSubscribe"] == "NO" else None,
+        "shared": OVERSUBSCRIBED.get(row["OverSubscribe"]),
         "batch_flag": row["BatchFlag"] == "1",
         "batch_host": _text(row, "BatchHost"),
         "nodes": _text(row, "NodeList"),
@@ -241,7 +243,18 @@ def _parts_given(text: str, row: Row) -> list[tuple[str, int, int, str]] | None:
     hosts, on = [host for host, *_part in parts], set(expand(row["NodeList"]))
     # a job that ends leaves its nodes one by one
     there = on <= set(hosts) if row["State"] == "COMPLETING" else on == set(hosts)
-    return parts if len(blocks) == 1 and there and len(hosts) == len(set(hosts)) else None
+    return _in_slots(parts, row) if len(blocks) == 1 and there and len(hosts) == len(set(hosts)) else None
+
+
+def _in_slots(parts: list[tuple[str, int, int, str]], row: Row) -> list[tuple[str, int, int, str]]:
+    """Return the parts with Slurm's own count of processors: CPU_IDs has a core's threads also where CPUs= has cores.
+
+    Seen on 22.05.8 with CPUs=4 CoresPerSocket=4 ThreadsPerCore=2: NumCPUs=2 and CPU_IDs=0-3.
+    """
+    listed, counted = sum(processors for _host, processors, *_rest in parts), _number(row, "NumCPUs")
+    if listed <= counted:
+        return parts
+    return [(host, processors * counted // listed, mib, gres) for host, processors, mib, gres in parts]
 
 
 def _count(processors: str) -> int:

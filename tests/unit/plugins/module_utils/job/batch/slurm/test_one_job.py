@@ -13,7 +13,8 @@ import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import exclusive
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode, UnknownJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import vm_job_of
@@ -119,8 +120,42 @@ def test_what_a_job_was_given_is_never_what_its_user_wrote(true: str, forged: st
         vm_job_of(job)
 
 
+@pytest.mark.parametrize(
+    ("cpus", "listed", "slots"),
+    [
+        ("4", ("0-3", "0-3"), (2, 2)),
+        ("6", ("0-7", "8-11"), (4, 2)),
+        ("6", ("0-3", "0-3"), (3, 3)),
+        ("3", ("0-1", "4"), (2, 1)),
+    ],
+    ids=["all threads of a core listed", "of unlike shares", "half a core", "as counted"],
+)
+def test_slots_are_those_that_slurm_counts_and_not_the_threads_that_it_lists(
+    cpus: str, listed: tuple[str, str], slots: tuple[int, int]
+) -> None:
+    """Lists as Slurm 22.05.8 wrote them where CPUs= is the number of cores and ThreadsPerCore=2."""
+    first, second = listed
+    text = detail(FORGED).replace("cn1 CPU_IDs=0-1 ", f"cn1 CPU_IDs={first} ")
+    text = text.replace("cn2 CPU_IDs=0 ", f"cn2 CPU_IDs={second} ")
+    form = one_job.form_of({**row_of(FORGED), "NumCPUs": cpus}, text)
+    assert answers.read_job(form, f"{FORGED}.lab").job.slot_hosts == ("cn1",) * slots[0] + ("cn2",) * slots[1]
+
+
+@pytest.mark.parametrize(("word", "alone"), [("OK", True), ("YES", False), ("NO", True)])
+def test_all_slots_of_a_node_are_one_jobs_unless_slurm_gives_them_twice(word: str, alone: bool) -> None:
+    """`YES`: recorded in a partition with OverSubscribe=FORCE:2, and with `sbatch -s` in one with YES:2."""
+
+    class Batch:
+        def node(self, name: str) -> BatchNode:
+            return BatchNode(name, frozenset({"job-exclusive"}), 1, 1000, frozenset(), "")
+
+    form = one_job.form_of({**row_of(MEMBER), "OverSubscribe": word}, detail(MEMBER))
+    job = answers.read_job(form, f"{MEMBER}.lab").job
+    assert exclusive.is_exclusive(job, "cn2", lambda: t.cast(t.Any, Batch())) is alone
+
+
 def test_job_that_leaves_its_nodes_one_by_one_is_still_read() -> None:
-    text, row = detail(31).replace("Nodes=cn1 CPU_IDs", "Nodes=cn[1-2] CPU_IDs"), row_of(31)
+    text, row = detail(31).replace("Nodes=cn1 CPU_IDs", "Nodes=cn[1-2] CPU_IDs"), {**row_of(31), "NumCPUs": "4"}
     assert one_job.read_detail(text, row)[0] is None
     given, _note, _devices = one_job.read_detail(text, {**row, "State": "COMPLETING"})
     assert given == [("cn1", 2, 2048), ("cn2", 2, 2048)]
