@@ -59,6 +59,7 @@ class BatchJob:
         started_s: when it was started last, in seconds since the epoch; 0 before that.
         node_exclusive: whether no other job runs on its nodes.
         slots_shared: whether other jobs may be given the same slots.
+        memory_uncounted: whether its nodes give memory to jobs without a count.
         preface: the first line of text that the command wrote before its answer, or "" (a wrapper's warning).
         alias: as its user calls it where that is not its own number, `33_1` for the member of an array; or "".
         granted: devices of hosts that the server gave to the job, `host/resource/index` each: `cn1/gpus/0`.
@@ -92,6 +93,7 @@ class BatchJob:
     started_s: int = 0
     node_exclusive: bool = False
     slots_shared: bool = False
+    memory_uncounted: bool = False
     preface: str = ""
     alias: str = ""
     granted: tuple[str, ...] = ()

@@ -122,6 +122,9 @@ def _check_resources(job: BatchJob, vm_nodes: t.Sequence[str], need: Demand, ter
             why = f"the job has {slots} of the {need.cores} that its guests need on {node}: {need.cores_sum}"
             raise UserFault(f"{terms.SLOTS}={slots}", why, ASKS_BY_ITSELF)
     asked = job.resource_list.get("mem", "")
+    if job.memory_uncounted:
+        why = f"the batch system counts none in {format_value(job.queue)}, and may give it to other jobs too"
+        raise SiteFault("memory of the job", why, "set it to count memory there: the administrator's manual has how")
     # that of the whole job; without any the scheduler would give the same memory to another job as well
     if (parse_batch_memory(asked) or 0) < need.mem_mib * len(vm_nodes):
         each = f", on each of {len(vm_nodes)} nodes" if len(vm_nodes) > 1 else ""

@@ -245,6 +245,8 @@ def _job(form: Form, job_id: str) -> BatchJob:
         comment=facts.text("admin_comment"),
         started_s=facts.number("start_time") if letter in ("R", "S", "E") else 0,
         node_exclusive=form.get("shared") == "none",
+        # where it is counted, a job that says nothing of memory, or --mem=0, is given a node's
+        memory_uncounted=bool(slots) and not memory_mib,
         slots_shared=form.get("shared") == "shared",
         granted=tuple(
             f"{host}/{name}/{index}"

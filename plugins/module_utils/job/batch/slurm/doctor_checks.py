@@ -182,6 +182,23 @@ def _wrong_setting(settings: t.Mapping[str, str], needed_s: int) -> Wrong | None
         if settings.get(name, "(null)") == "(null)":
             problem = f"it calls no {name}, and no job runs in a virtual machine"
             return problem, write(f"{name}={PLACE / launcher}")
+    return _without_memory(settings) or _unreadable_cluster(settings)
+
+
+def _without_memory(settings: t.Mapping[str, str]) -> Wrong | None:
+    """Slurm counts memory only where SelectTypeParameters says so; unset with cons_tres it shows CR_CORE_MEMORY."""
+    value = settings.get("SelectTypeParameters", "MEMORY")
+    if "MEMORY" in value.upper():
+        return None
+    counted = re.sub(r"CR_(CPU|CORE|SOCKET)(?![A-Z_])", r"CR_\1_MEMORY", value.upper())
+    if counted == value.upper():
+        what = "CR_MEMORY" if settings.get("SelectType") == "select/linear" else "CR_CORE_MEMORY"
+        counted = ",".join([what, *re.findall(r"CR_\w+", counted)])
+    problem = f"SelectTypeParameters is {value[:80]}: Slurm counts no memory of jobs, and each VM job is refused"
+    return problem, f"write SelectTypeParameters={counted} into slurm.conf, then restart slurmctld"
+
+
+def _unreadable_cluster(settings: t.Mapping[str, str]) -> Wrong | None:
     cluster = settings.get("ClusterName", "")
     if cluster and not re.fullmatch(JOB_ID, f"1.{cluster}"):
         problem = f"ClusterName is {cluster[:80]}: vTorque reads only letters, digits, - and ., and refuses each VM job"

@@ -392,6 +392,15 @@ def test_gap_in_the_servers_word_is_a_site_fault(changes: dict[str, t.Any], why:
         planned("\n".join(changes.get("slot_hosts", JOB.slot_hosts)), **changes)
 
 
+def test_job_whose_memory_is_not_counted_is_a_site_fault() -> None:
+    """Where the system counts memory, a user has asked for none."""
+    changes: dict[str, t.Any] = {"resource_list": {"mem": "0mb"}}
+    with pytest.raises(SiteFault, match=f"the batch system counts none in {JOB.queue}"):
+        planned(**changes, memory_uncounted=True)
+    with pytest.raises(UserFault, match="mem=0mb: its guests need 3G"):
+        planned(**changes)
+
+
 def test_job_id_out_of_form_makes_no_plan() -> None:
     with pytest.raises(VTorqueError, match="job id"):
         planned(job_id="../../etc")

@@ -154,6 +154,13 @@ def test_all_slots_of_a_node_are_one_jobs_unless_slurm_gives_them_twice(word: st
     assert exclusive.is_exclusive(job, "cn2", lambda: t.cast(t.Any, Batch())) is alone
 
 
+def test_memory_of_a_job_is_not_counted_where_slurm_gives_none() -> None:
+    """Recorded on 22.05.8 with SelectTypeParameters=CR_Core, of the site or of the job's partition."""
+    assert not known(MEMBER).job.memory_uncounted
+    assert known(MEMBER, detail(MEMBER).replace("Mem=1024 ", "Mem=0 ")).job.memory_uncounted
+    assert not known(27).job.memory_uncounted, "it waits"
+
+
 def test_job_that_leaves_its_nodes_one_by_one_is_still_read() -> None:
     text, row = detail(31).replace("Nodes=cn1 CPU_IDs", "Nodes=cn[1-2] CPU_IDs"), {**row_of(31), "NumCPUs": "4"}
     assert one_job.read_detail(text, row)[0] is None
