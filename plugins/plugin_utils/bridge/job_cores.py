@@ -43,7 +43,7 @@ def cores_of(job: BatchJob, policy: Policy, node: str, *, with_host: bool = Fals
         return given
     if exclusive.is_exclusive(job, node, lambda: open_batch(policy, deadline=Deadline.after(EXCLUSIVE_ASK_S))):
         return cpus.of_node(0 if with_host else policy.host_os_core_count)
-    if others := open_node(policy.batch_system).cpusets("*"):
+    if others := open_node(policy.batch_system).cpusets(policy, "*"):
         mine = sum(same_host(node, host) for host in job.slot_hosts)
         return cpus.unassigned_cores(others, policy.host_os_core_count, mine)
     what, why = (
@@ -75,7 +75,7 @@ def cpusets_of(job_id: str, policy: Policy) -> tuple[str, ...]:
         job_id: of the job.
         policy: the site's.
     """
-    return open_node(policy.batch_system).cpusets(job_id)
+    return open_node(policy.batch_system).cpusets(policy, job_id)
 
 
 def apply_side_channels(

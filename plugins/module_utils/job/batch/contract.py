@@ -108,10 +108,14 @@ class NodeAdapter(t.Protocol):
             SiteFault: what the batch system has here cannot be read.
         """
 
-    def cpusets(self, job_id: str) -> tuple[str, ...]:
+    def cpusets(self, policy: Policy, job_id: str) -> tuple[str, ...]:
         """Return where below a hierarchy of cgroups a job (`*`: any) gets a cpuset after its hook, as patterns.
 
         A system that gives none, or has it before (`node.system.cpus.of_mom`), answers ().
+
+        Args:
+            policy: the site's.
+            job_id: of the job.
         """
 
 

@@ -36,7 +36,7 @@ def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
     return tuple(f"file {name}" for name in mom_traces.others(_jobs(policy), job_id))
 
 
-def cpusets(job_id: str) -> tuple[str, ...]:
+def cpusets(policy: Policy, job_id: str) -> tuple[str, ...]:
     """Return (): a cpuset of the MOM's is there before the job's hook."""
     return ()
 

@@ -236,7 +236,7 @@ def _not_called(settings: t.Mapping[str, str], place: pathlib.Path, launcher: st
 
 def _without_cpusets(policy: Policy | None) -> Wrong | None:
     """Jobs may share this node, and nothing would keep their guests apart: each is refused."""
-    if policy is None or policy.pbs_exclusive_node_alloc or node_traces.cpusets("*"):
+    if policy is None or policy.pbs_exclusive_node_alloc or node_traces.cpusets(policy, "*"):
         return None
     problem = "jobs may share this node (pbs_exclusive_node_alloc: false), and slurmd gives them no cpusets"
     remedy = "write TaskPlugin=task/cgroup,task/affinity into slurm.conf and ConstrainCores=yes into cgroup.conf"

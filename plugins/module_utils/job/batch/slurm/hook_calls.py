@@ -20,6 +20,7 @@ from ....effects import leaves_nothing
 from ....errors import VTorqueError
 from ....wire.messages import USER_NAME
 from ..hook_call import HookCall, HookEnd, HookLimits, Role
+from ..shared.commands_directory import commands_directory
 from . import comment, host_list, ids
 
 if t.TYPE_CHECKING:
@@ -30,7 +31,7 @@ BEGINS = {"prologue": True, "prologue.other": True, "epilogue": False}
 FAILED = 1
 """Slurm drains the node and holds the job: nothing of it runs."""
 CONFIGURATIONS = (pathlib.Path("/etc/slurm/slurm.conf"), pathlib.Path("/run/slurm/conf/slurm.conf"))
-"""Where a node has slurm.conf: its own, or what slurmd got from the controller (configless)."""
+"""Where a node has slurm.conf: its own, or what slurmd got from the controller (configless); see `configurations`."""
 LIMITS = {True: ("prologtimeout", "prologepilogtimeout"), False: ("epilogtimeout", "prologepilogtimeout")}
 """Settings that bound a hook, for its begin and its end; the first is 25.05's."""
 EPILOG_S = 300.0
@@ -105,7 +106,7 @@ def exit_status(end: HookEnd) -> int:
 @leaves_nothing
 def hook_limits(policy: Policy) -> HookLimits:
     """Return the bound of a Prolog by slurm.conf of this node; by default there is none."""
-    setting, seconds = _limit(True)
+    setting, seconds = _limit(policy, begins=True)
 
     def remedy(needed: int) -> str:
         return f"write PrologEpilogTimeout={needed + MARGIN_S} into slurm.conf, or none, then scontrol reconfigure"
@@ -118,13 +119,13 @@ def hook_limits(policy: Policy) -> HookLimits:
 def hook_ends(call: HookCall, policy: Policy, began: float) -> float:
     """Return when Slurm ends a hook, in seconds of the monotonic clock; see `HookAdapter.hook_ends`."""
     begins = call.role in (Role.BEGIN_FIRST, Role.BEGIN_OTHER)
-    seconds = _limit(begins)[1]
+    seconds = _limit(policy, begins=begins)[1]
     return began + (seconds if begins else min(seconds, EPILOG_S))
 
 
-def _limit(begins: bool) -> tuple[str, float]:
+def _limit(policy: Policy, *, begins: bool) -> tuple[str, float]:
     """The setting that bounds a hook, as slurm.conf has it, and its seconds."""
-    settings = read_settings()
+    settings = read_settings(policy)
     for name in LIMITS[begins]:
         key, value = settings.get(name, ("", ""))
         if re.fullmatch(r"[1-9][0-9]{0,4}", value) and int(value) < 65534:
@@ -132,12 +133,20 @@ def _limit(begins: bool) -> tuple[str, float]:
     return "PrologEpilogTimeout (none)", float("inf")
 
 
-def read_settings() -> dict[str, tuple[str, str]]:
-    """What slurm.conf of this node says: by each name in small letters, the name and its value; the last counts.
+def configurations(policy: Policy) -> tuple[pathlib.Path, ...]:
+    """Return where slurm.conf of this node may be: a Slurm that is built with a prefix has its own in PREFIX/etc."""
+    return (commands_directory(policy).parent / "etc/slurm.conf", *CONFIGURATIONS)
+
+
+def read_settings(policy: Policy) -> dict[str, tuple[str, str]]:
+    """Return what slurm.conf of this node says: by each name in small letters, the name and its value; the last counts.
 
     Files that it includes are not read: the doctor asks the controller (`doctor_checks`).
+
+    Args:
+        policy: the site's.
     """
-    for path in CONFIGURATIONS:
+    for path in configurations(policy):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -49,25 +49,26 @@ def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
 
 def runs_users_programs_first(job: BatchJob, policy: Policy) -> bool:
     """Return whether slurmd runs anything as the user between Prolog and the script: a TaskProlog of the site."""
-    return hook_calls.read_settings().get("taskprolog", ("", ""))[1] not in ("", "(null)")
+    return hook_calls.read_settings(policy).get("taskprolog", ("", ""))[1] not in ("", "(null)")
 
 
-def cpusets(job_id: str) -> tuple[str, ...]:
+def cpusets(policy: Policy, job_id: str) -> tuple[str, ...]:
     """Return where slurmd makes the cpuset of a job, version 1 before 2, before its first step and after Prolog.
 
     Names of Debian's slurmd hold the node's.  (): slurm.conf and cgroup.conf of this node want none.
     """
-    settings = hook_calls.read_settings()
-    plugins = settings.get("taskplugin", ("", ""))[1].lower().split(",")
-    if "task/cgroup" not in plugins or not _constrains_cores():
+    settings = hook_calls.read_settings(policy)
+    # Slurm 22.05 takes them with and without the type in front
+    plugins = {name.removeprefix("task/") for name in settings.get("taskplugin", ("", ""))[1].lower().split(",")}
+    if "cgroup" not in plugins or not _constrains_cores(policy):
         return ()
     number = "*" if job_id == "*" else ids.number_of(job_id)
     return (f"slurm*/uid_*/job_{number}", f"*.slice/*slurmstepd.scope/job_{number}")
 
 
-def _constrains_cores() -> bool:
+def _constrains_cores(policy: Policy) -> bool:
     """Return whether cgroup.conf, beside the slurm.conf that counts, has ConstrainCores=yes."""
-    for path in hook_calls.CONFIGURATIONS:
+    for path in hook_calls.configurations(policy):
         if path.exists():
             try:
                 text = path.with_name("cgroup.conf").read_text(encoding="utf-8", errors="replace")

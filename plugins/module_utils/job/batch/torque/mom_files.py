@@ -39,7 +39,7 @@ def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
     return tuple(f"file {name}" for name in others(pathlib.Path(policy.torque_home), job_id))
 
 
-def cpusets(job_id: str) -> tuple[str, ...]:
+def cpusets(policy: Policy, job_id: str) -> tuple[str, ...]:
     """Return (): a cpuset of the MOM's is there before the job's hook."""
     return ()
 

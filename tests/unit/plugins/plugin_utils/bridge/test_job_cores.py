@@ -71,7 +71,7 @@ def test_a_shared_node_without_cpusets_takes_no_guests(
 def test_on_a_shared_node_whose_cpusets_follow_guests_boot_where_no_job_is(
     monkeypatch: pytest.MonkeyPatch, asked: list[str]
 ) -> None:
-    monkeypatch.setattr(node_traces, "cpusets", lambda job_id: (f"job_{job_id}",))
+    monkeypatch.setattr(node_traces, "cpusets", lambda _policy, job_id: (f"job_{job_id}",))
     monkeypatch.setattr(cpus, "of_groups", lambda patterns: {("job_8.head",): (3,)}.get(patterns, ()))
     monkeypatch.setattr(cpus, "unassigned_cores", lambda *arguments: arguments)
     policy = Policy(batch_system="slurm", pbs_exclusive_node_alloc=False, host_os_core_count=1)
@@ -81,7 +81,7 @@ def test_on_a_shared_node_whose_cpusets_follow_guests_boot_where_no_job_is(
 
 
 def test_cores_may_change_while_the_cpuset_on_a_shared_node_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_traces, "cpusets", lambda job_id: (f"job_{job_id}",))
+    monkeypatch.setattr(node_traces, "cpusets", lambda _policy, job_id: (f"job_{job_id}",))
     slurm = Policy(batch_system="slurm", host_os_core_count=0)
     groups: dict[str, cpus.Cores] = {}
     monkeypatch.setattr(cpus, "of_groups", lambda patterns: groups.get("job", ()))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pathlib
+import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import hook_calls, node_traces
@@ -28,6 +29,8 @@ def test_alive_here_for_many_starts_asks_slurm_once(tmp_path: pathlib.Path) -> N
     [
         ("task/cgroup,task/affinity", "ConstrainCores=yes\n", True),
         ("task/affinity,task/cgroup", "# ConstrainCores=no\n constraincores = Yes # all\n", True),
+        ("affinity,cgroup", "ConstrainCores=yes\n", True),
+        ("affinity,Cgroup", "ConstrainCores=yes\n", True),
         ("task/affinity", "ConstrainCores=yes\n", False),
         ("task/cgroup", "ConstrainCores=no\n", False),
         ("task/cgroup", None, False),
@@ -40,8 +43,30 @@ def test_cpuset_of_a_job_is_where_slurmd_will_make_it_if_it_does(
     if cgroup_conf is not None:
         (tmp_path / "cgroup.conf").write_text(cgroup_conf)
     monkeypatch.setattr(hook_calls, "CONFIGURATIONS", (tmp_path / "none", tmp_path / "slurm.conf"))
+    policy = Policy(batch_system="slurm")
     places = [pathlib.PurePath(one) for one in ("slurm_cn1/uid_1001/job_7", "system.slice/cn1_slurmstepd.scope/job_7")]
     for place in places:
         for job_id in ("7.lab", "*"):
-            assert any(place.match(pattern) for pattern in node_traces.cpusets(job_id)) is there
-        assert not any(place.match(pattern) for pattern in node_traces.cpusets("70.lab"))
+            assert any(place.match(pattern) for pattern in node_traces.cpusets(policy, job_id)) is there
+        assert not any(place.match(pattern) for pattern in node_traces.cpusets(policy, "70.lab"))
+
+
+def test_slurm_of_a_prefix_is_read_by_its_own_files(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`slurm_bin` is /opt/slurm/bin, whose slurm.conf is /opt/slurm/etc/slurm.conf; that of /etc/slurm is another's."""
+    other = tmp_path / "other"
+    for place, text in (
+        (other, "TaskPlugin=task/none\n"),
+        (tmp_path / "etc", "TaskPlugin=task/cgroup\nTaskProlog=/site/task\nPrologEpilogTimeout=120\n"),
+    ):
+        place.mkdir()
+        (place / "slurm.conf").write_text(text)
+        (place / "cgroup.conf").write_text(f"ConstrainCores={'no' if place == other else 'yes'}\n")
+    monkeypatch.setattr(hook_calls, "CONFIGURATIONS", (other / "slurm.conf",))
+    policy = Policy(batch_system="slurm", slurm_bin=str(tmp_path / "bin"))
+    job: t.Any = None
+    assert node_traces.cpusets(policy, "*")
+    assert node_traces.runs_users_programs_first(job, policy)
+    assert hook_calls.hook_limits(policy).seconds == 120
+    (tmp_path / "etc/slurm.conf").unlink()
+    assert not node_traces.cpusets(policy, "*")
+    assert hook_calls.hook_limits(policy).seconds == float("inf")
