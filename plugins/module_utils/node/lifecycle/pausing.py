@@ -122,7 +122,8 @@ class Pausing:
             over: the start is over: they are to go on, whatever is ordered.
         """
         ordered = not over and pause_order.is_ordered(self._settings, self._key)
-        if self._saving.update() and (self._saving.is_unknown if ordered else self.away):  # they did not come back
+        # where they did not come back, or nobody knows
+        if self._saving.update() and (self._saving.is_unknown if ordered else self.away and self._saving.returned):
             self._again_at = time.monotonic() + AGAIN_S
         living = [name for name in self._paused if name not in lost]
         here = [name for name in living if name not in self.away]
@@ -156,7 +157,7 @@ class Pausing:
         names = self.away
         try:
             begun = self._saving.bring_back(domains)
-        except VTorqueError as error:
+        except (OSError, VTorqueError) as error:
             self._log(
                 f"saved guests are still on the disk, it is tried again: {error}", event_log.WARNING, "suspension"
             )

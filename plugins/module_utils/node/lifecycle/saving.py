@@ -61,6 +61,8 @@ class Saving:
         self._used: dict[str, usage.GuestUse] = {}
         self._lack = ""
         self._over = False
+        self.returned = False
+        """Whether the last that was begun is their return, and not that they are saved."""
 
     def fileno(self) -> int:
         """Readable when a guest was saved or came back."""
@@ -95,6 +97,7 @@ class Saving:
             return
         orders = [(name, lambda name=name: self._order(domains, name)) for name in names]
         saves = [(name, lambda name=name: self._save(domains, name)) for name in names]
+        self.returned = False
         self._begin([*orders, *saves])
 
     def bring_back(self, domains: Domains) -> bool:
@@ -102,6 +105,7 @@ class Saving:
 
         Raises:
             VTorqueError: it is not known whether it has.
+            OSError: it was not noted that they return.
         """
         names = self.away
         taken = room.lack_of_addresses(self._settings, self._key)  # before the lock, for which other starts wait
@@ -118,6 +122,7 @@ class Saving:
             self._lack = lack
             return False
         self._lack = ""
+        self.returned = True
         self._begin([(name, lambda name=name: self._restore(domains, name)) for name in names])  # type: ignore[misc]
         return True
 

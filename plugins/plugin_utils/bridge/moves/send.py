@@ -196,7 +196,9 @@ def _demand_running(resident: Resident, settings: NodeSettings, domains: Domains
     """
     facts = domains.facts(resident.guest.name)
     if facts is None or facts.state != "running" or pause_order.is_ordered(settings, resident.key):
-        raise VTorqueError(f"the move of guest {resident.guest.name}", "it stands still meanwhile, by an order or a loss")
+        raise VTorqueError(
+            f"the move of guest {resident.guest.name}", "it stands still meanwhile, by an order or a loss"
+        )
 
 
 def _reason(call: subprocess.Popen[bytes], target: str, error: OSError | VTorqueError, what: str) -> VTorqueError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import stat
@@ -52,9 +53,14 @@ ALL_SAVED = "guest vcn1-2 is saved"
 @pytest.fixture
 def saving(node: Node) -> Node:
     """A node that saves guests of suspended jobs; two of them are ready, and watched."""
+    return watch(node)
+
+
+def watch(node: Node, again_s: float = 0.05) -> Node:
+    """Have it so; what a test patches for the worker is patched before."""
     node.patch.setattr(monitor, "FIRST_PAUSE_S", 0.05)
     node.patch.setattr(monitor, "LAST_PAUSE_S", 0.05)
-    node.patch.setattr(pausing, "AGAIN_S", 0.05)
+    node.patch.setattr(pausing, "AGAIN_S", again_s)
     clocks = node.settings.run_dir / "clocks"
     node.patch.setattr(
         clock, "set_clocks", lambda _job, _start, _settings, names, _deadline: clocks.write_text(" ".join(names)) and ()
@@ -424,6 +430,36 @@ def test_answers_of_the_network_are_not_waited_for_under_the_lock_of_starts(savi
         assert room.lack(saving.settings, KEY, domains) == ""
     saving.patch.setattr(room, "Domains", saving.hypervisor.connect)
     assert "52:54:00:00:00:99 has got the address" in room.lack_here(saving.settings, KEY)
+
+
+def test_return_that_a_disk_refuses_once_is_tried_again(node: Node) -> None:
+    """The worker ended with it, and the guests stayed on the disk for ever."""
+    fails, order_return = node.settings.run_dir / "fails", saved_memory.order_return
+
+    def refuse(guest: pathlib.Path) -> None:
+        if fails.exists():
+            fails.unlink()
+            raise OSError(errno.EIO, "the disk")
+        order_return(guest)
+
+    node.patch.setattr(saved_memory, "order_return", refuse)
+    watch(node)
+    fails.touch()
+    suspend(node)
+    pause_order.take_back(node.settings, KEY)
+    node.wait_for_words("it is tried again")
+    check_return(node)
+
+
+def test_guests_that_are_wanted_back_while_they_are_saved_return_at_once(node: Node) -> None:
+    """What has just been saved has not failed to return."""
+    watch(node, again_s=3600.0)
+    (node.hypervisor.place / "slow").touch()
+    pause_order.order_pause(node.settings, KEY)
+    wait_for_memory(node)
+    pause_order.take_back(node.settings, KEY)
+    (node.hypervisor.place / "slow").unlink()
+    check_return(node)
 
 
 @pytest.mark.parametrize(("old", "asked"), [(False, 1), (True, 2)], ids=["a moment ago", "long ago"])

@@ -32,9 +32,7 @@ FILE = GuestFile(0, 1, "vcn1-1", "52:54:00:00:01:01", "30961d7b-768a-414b-9a36-5
 class Spare:
     """The other node: what runs there, and what it was asked to remove."""
 
-    def __init__(
-        self, states: list[str], *, awaited: bool = True, silent: bool = False, arrived: bool = False
-    ) -> None:
+    def __init__(self, states: list[str], *, awaited: bool = True, silent: bool = False, arrived: bool = False) -> None:
         self.states, self.awaited, self.silent, self.asked = states, awaited, silent, []
         self.arrived = arrived
 
