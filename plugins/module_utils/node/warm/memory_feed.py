@@ -4,6 +4,8 @@
 """A template's memory on its way into a guest: through a FIFO, behind another header, and without a copy of it.
 
 The digest is taken on the way.  The last piece is held back until it is known: a state without its end never runs.
+Whoever opens the FIFO when that is over, or too late, reads its end at once, and does not wait for ever: libvirt from
+11.2 on opens a saved state twice.
 """
 
 from __future__ import annotations
@@ -14,16 +16,20 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import select
 import threading
 import typing as t
 
 from ...errors import VTorqueError
+from ...system.clock import Deadline
 
 PIECE = 1 << 20
 PIPE = 1 << 20
 """Bytes that wait for qemu: with the usual 64 KiB the two programs are switched twice as often."""
 LOOK_S = 0.01
 """Between two looks whether somebody reads."""
+LOOK_AGAIN_S = 1.0
+"""Between two looks at the deadline while nothing is read."""
 END_S = 5.0
 
 
@@ -36,15 +42,18 @@ class MemoryFeed:
         memory: the file.
         begin: the first byte of it that is passed on.
         sha256: of the whole file.
+        deadline: when all of it must have been read.
 
     Raises:
         OSError: the file is not there, or the FIFO cannot be made.
     """
 
-    def __init__(self, fifo: pathlib.Path, header: bytes, memory: pathlib.Path, begin: int, sha256: str) -> None:
+    def __init__(
+        self, fifo: pathlib.Path, header: bytes, memory: pathlib.Path, begin: int, sha256: str, deadline: Deadline
+    ) -> None:
         self.fifo = fifo
-        self._header, self._begin, self._sha256 = header, begin, sha256
-        self._over = threading.Event()
+        self._header, self._begin, self._sha256, self._deadline = header, begin, sha256, deadline
+        self._fed, self._over = threading.Event(), threading.Event()
         self._why = ""
         self._memory = os.open(memory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -70,8 +79,7 @@ class MemoryFeed:
         Raises:
             VTorqueError: it was not; says why.
         """
-        self._thread.join(END_S)
-        if self._thread.is_alive():
+        if not self._fed.wait(END_S):
             raise VTorqueError(f"memory {self.fifo}", "is still being read")
         if self._why:
             raise VTorqueError("the template's memory", self._why)
@@ -90,20 +98,29 @@ class MemoryFeed:
                         self._feed(pipe)
         except OSError as error:
             self._why = self._why or f"was not taken: {error.strerror or error}"
+        finally:
+            self._fed.set()
+        with contextlib.suppress(OSError):
+            while not self._over.wait(LOOK_S):
+                if (pipe := self._open_now()) is not None:
+                    os.close(pipe)
 
     def _open(self) -> int | None:
-        while not self._over.wait(LOOK_S):
-            try:
-                pipe = os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except OSError as error:
-                if error.errno != errno.ENXIO:
-                    raise
-                continue
-            with contextlib.suppress(OSError):  # a system may allow less
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
-            os.set_blocking(pipe, True)
-            return pipe
+        while not self._over.wait(LOOK_S) and not self._deadline.passed:
+            if (pipe := self._open_now()) is not None:
+                with contextlib.suppress(OSError):  # a system may allow less
+                    fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
+                return pipe
         self._why = "was asked for by nobody"
+        return None
+
+    def _open_now(self) -> int | None:
+        """Open the FIFO where somebody reads it, or waits for that; None: nobody does."""
+        try:
+            return os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
         return None
 
     def _feed(self, pipe: int) -> None:
@@ -114,12 +131,24 @@ class MemoryFeed:
             passed = piece[max(0, self._begin - at) :]
             at += len(piece)
             if passed:
-                _write(pipe, held)
+                self._write(pipe, held)
                 held = passed
         if digest.hexdigest() != self._sha256:
             self._why = f"is not what its record says: {at} bytes have another digest"
             return
-        _write(pipe, held)
+        self._write(pipe, held)
+
+    def _write(self, pipe: int, data: bytes) -> None:
+        rest: t.Any = memoryview(data)
+        ready = select.poll()
+        ready.register(pipe, select.POLLOUT)
+        while rest:
+            try:
+                rest = rest[os.write(pipe, rest) :]
+            except BlockingIOError:
+                if self._deadline.passed:
+                    raise TimeoutError("it was not read in time") from None
+                ready.poll(self._deadline.left_s(LOOK_AGAIN_S) * 1000)
 
 
 class _Descriptor:
@@ -128,9 +157,3 @@ class _Descriptor:
 
     def close(self) -> None:
         os.close(self._number)
-
-
-def _write(pipe: int, data: bytes) -> None:
-    rest: t.Any = memoryview(data)
-    while rest:
-        rest = rest[os.write(pipe, rest) :]

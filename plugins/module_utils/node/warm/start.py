@@ -102,7 +102,8 @@ def start(template: Template, clone: Clone, domains: Domains, deadline: Deadline
     xml, devices = xml_of_clone(saved.xml, clone.xml)
     header = header_of(xml, saved.cookie)
     fifo = clone.directory / FIFO
-    with MemoryFeed(fifo, header, template.memory, saved.memory_at, template.record.memory_sha256) as feed:
+    digest = template.record.memory_sha256
+    with MemoryFeed(fifo, header, template.memory, saved.memory_at, digest, deadline) as feed:
         try:
             domains.restore_paused(fifo)
         except VTorqueError as error:

@@ -104,7 +104,8 @@ class WarmConnection(Connection):
         return super().limit_memory(name, limit_mib)
 
     def versions(self) -> dict[str, str]:
-        return {"libvirt": "9000000", "qemu": t.cast("WarmHypervisor", self.hypervisor).qemu}
+        hypervisor = t.cast("WarmHypervisor", self.hypervisor)
+        return {"libvirt": hypervisor.libvirt, "qemu": hypervisor.qemu}
 
     def restore_paused(self, path: pathlib.Path) -> None:
         hypervisor = t.cast("WarmHypervisor", self.hypervisor)
@@ -146,7 +147,7 @@ class WarmConnection(Connection):
 class WarmHypervisor(Hypervisor):
     """A hypervisor of which some guests come from a template."""
 
-    qemu = "7002000"
+    libvirt, qemu = "9000000", "7002000"
     obeys = True
     memory = b""
     token = TOKEN

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import stat
+import threading
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.memory_feed import PIECE, MemoryFeed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.memory_feed import PIECE, PIPE, MemoryFeed
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 CONTENT = os.urandom(PIECE) + os.urandom(PIECE) + b"the end"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -28,7 +31,7 @@ def memory(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize("begin", [0, 10, PIECE - 1, PIECE, PIECE + 3, len(CONTENT) - 1])
 def test_memory_comes_behind_the_other_header(memory: pathlib.Path, begin: int) -> None:
     fifo = memory.with_name("fifo")
-    with MemoryFeed(fifo, b"header", memory, begin, SHA256) as feed:
+    with MemoryFeed(fifo, b"header", memory, begin, SHA256, Deadline.after(60.0)) as feed:
         assert stat.S_IMODE(fifo.stat().st_mode) == 0o600
         assert fifo.read_bytes() == b"header" + CONTENT[begin:]
         feed.check()
@@ -40,7 +43,7 @@ def test_memory_that_is_not_the_recorded_one_has_no_end(memory: pathlib.Path, sp
     spoilt = {"changed": b"?" + CONTENT[1:], "shorter": CONTENT[:-1], "longer": CONTENT + b"+"}[spoil]
     memory.write_bytes(spoilt)
     fifo = memory.with_name("fifo")
-    with MemoryFeed(fifo, b"header", memory, 0, SHA256) as feed:
+    with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(60.0)) as feed:
         received = fifo.read_bytes()
         with pytest.raises(VTorqueError, match="not what its record says"):
             feed.check()
@@ -50,7 +53,7 @@ def test_memory_that_is_not_the_recorded_one_has_no_end(memory: pathlib.Path, sp
 
 def test_reader_that_ends_early_ends_the_feed(memory: pathlib.Path) -> None:
     fifo = memory.with_name("fifo")
-    with MemoryFeed(fifo, b"header", memory, 0, SHA256) as feed:
+    with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(60.0)) as feed:
         with fifo.open("rb") as stream:
             stream.read(10)
         with pytest.raises(VTorqueError, match="was not taken"):
@@ -59,8 +62,47 @@ def test_reader_that_ends_early_ends_the_feed(memory: pathlib.Path) -> None:
 
 def test_fifo_that_nobody_opens_goes_with_the_feed(memory: pathlib.Path) -> None:
     fifo = memory.with_name("fifo")
-    with MemoryFeed(fifo, b"header", memory, 0, SHA256) as feed:
+    with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(60.0)) as feed:
         assert fifo.exists()
     assert not fifo.exists()
     with pytest.raises(VTorqueError, match="nobody"):
         feed.check()
+
+
+@pytest.mark.parametrize("first", [10, len(CONTENT) + 6], ids=["after the header", "after the end"])
+def test_second_reader_is_not_left_waiting(memory: pathlib.Path, first: int) -> None:
+    """libvirt from 11.2 on reads the header, closes the file, and opens it once more."""
+    fifo = memory.with_name("fifo")
+    with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(60.0)) as feed:
+        with fifo.open("rb") as stream:
+            assert len(stream.read(first)) == first
+        with contextlib.suppress(VTorqueError):
+            feed.check()
+        assert read_in_time(fifo) == b""
+
+
+def test_reader_that_stands_still_is_given_up_at_the_deadline(memory: pathlib.Path) -> None:
+    fifo = memory.with_name("fifo")
+    with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(2.0)) as feed, fifo.open("rb") as stream:
+        assert stream.read(6) == b"header"
+        with pytest.raises(VTorqueError, match="was not taken: it was not read in time"):
+            feed.check()
+        assert len(stream.read()) <= 2 * PIPE  # the end comes behind what had room
+
+
+def test_reader_that_comes_after_the_deadline_reads_the_end_alone(memory: pathlib.Path) -> None:
+    fifo = memory.with_name("fifo")
+    with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(0.0)) as feed:
+        with pytest.raises(VTorqueError, match="nobody"):
+            feed.check()
+        assert read_in_time(fifo) == b""
+
+
+def read_in_time(fifo: pathlib.Path) -> bytes:
+    """In a thread: a reader for whom nobody writes waits for ever."""
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(fifo.read_bytes()), daemon=True)
+    thread.start()
+    thread.join(10.0)
+    assert found, "nobody ends what it reads"
+    return found[0]
