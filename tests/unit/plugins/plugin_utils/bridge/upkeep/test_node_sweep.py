@@ -77,10 +77,13 @@ def test_order_follows_the_word_after_the_removals_and_not_the_one_before(
 
     nothing: t.Any = lambda *_words, **_more: ()  # noqa: E731
     for place, name, value in (
-        (node_sweep, "settings_of", lambda *_words: settings), (node_sweep, "open_node", lambda _name: types.SimpleNamespace(alive_here=nothing)),
-        (sweep, "sweep", remove), (node_sweep.evacuate, "finish_moves", nothing),
-        (node_sweep.templates_ahead, "want_default_template", nothing), (node_sweep.event_log, "configure", nothing),
-    ):  # fmt: skip
+        (node_sweep, "settings_of", lambda *_words: settings),
+        (node_sweep, "open_node", lambda _name: types.SimpleNamespace(alive_here=nothing)),
+        (sweep, "sweep", remove),
+        (node_sweep.evacuate, "finish_moves", nothing),
+        (node_sweep.templates_ahead, "want_default_template", nothing),
+        (node_sweep.event_log, "configure", nothing),
+    ):
         monkeypatch.setattr(place, name, value)
     policy = Policy(log_rotate=False)
     node_sweep._swept(policy, "cn1", batch, Deadline.after(60.0), False)  # type: ignore[arg-type]
