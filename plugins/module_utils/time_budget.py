@@ -129,7 +129,7 @@ Waits: the hook.
 Why: the program ends by itself, and its answer is read."""
 SISTER_REMOVAL_S = 60.0
 """Bounds: the removal on a sister.
-Waits: no process: it runs in its own session.
+Waits: no process, as it runs in its own session; where its node waits for its hook, the hook.
 Why: the sister's MOM is blocked while its hook runs."""
 
 USER_SCRIPT_LEAST_S = 1.0

@@ -103,7 +103,7 @@ def _end(call: HookCall, places: Places) -> None:
         from ...module_utils.job.hooks import epilogue  # which a prologue does without, and while both load beside us
 
         if call.role == Role.END_OTHER:
-            epilogue.run_sister(call, places)
+            epilogue.run_sister(call, places, began=hook_began())
             return
         from ..bridge.upkeep import leftover_processes  # as above: this epilogue's alone
 

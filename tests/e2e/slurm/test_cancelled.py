@@ -50,3 +50,15 @@ def test_cancel_while_guests_boot_takes_them_from_all_nodes_soon(site: SlurmSite
         log = site.root("cn1", f"cat /var/lib/vtorque/records/{number}.lab.1/vtorque.log")
         assert f"given up: job {number}.lab was cancelled, or queued again: while its guests booted" in log
     assert [site.reason(node) for node in NODES] == ["", ""]
+
+
+@pytest.mark.full
+def test_other_node_of_a_job_gets_the_next_one_when_its_guests_are_gone(site: SlurmSite) -> None:
+    """They would still have its memory and devices; qemu that is stopped ends when libvirt kills it, seconds later."""
+    number = site.submit_vm("#!/bin/sh\necho begun\nsleep 600\n", "-N2", "-n4", "--mem=2G")
+    output = f"/home/alice/slurm-{number}.out"
+    site.wait_for("the script to begin", lambda: "begun" in site.read(output), seen=lambda: site.facts(number))
+    following = site.sbatch("-w", "cn2", "--exclusive", script="#!/bin/sh\npgrep -fc '[g]uest=vcn'\ntrue\n")
+    site.root("cn2", "pkill -STOP -f '[g]uest=vcn'")
+    assert site.on("fe", "scancel", number, user="alice").returncode == 0
+    assert site.ended(following).out == "0\n"

@@ -26,7 +26,13 @@ if t.TYPE_CHECKING:
 
 
 class HookAdapter(t.Protocol):
-    """How the batch system calls a hook, how long it waits, and what it takes for the hook's end."""
+    """How the batch system calls a hook, how long it waits, and what it takes for the hook's end.
+
+    `END_HOLDS_NODE`: each node of a job gets the next one when its own hook at the job's end is over; False: when the
+    hook of the job's first node is.
+    """
+
+    END_HOLDS_NODE: bool
 
     def read_call(self, arguments: t.Sequence[str], environment: t.Mapping[str, str]) -> HookCall:
         """Return the call that the launcher hands on, whose job id and user are of their forms.

@@ -19,14 +19,14 @@ from ...state import delivery_queue, event_log, layout, login_fifos, shell_link
 from ...system import clock, files
 from ...system.process.detached import start_detached
 from ...text import printable
-from ...time_budget import EPILOGUE_REMOVAL_S, SISTER_REMOVAL_S
+from ...time_budget import EPILOGUE_REMOVAL_S, HOOK_END_S, SISTER_REMOVAL_S
 from ...wire import form
 from ...wire.messages import NodePart
 from ...wire.node_answers import GuestConsole, GuestUse
 from ...wire.node_command import END_LEFTOVERS
 from ..batch import hook_call, job_snapshot
 from ..batch.hook_call import HookCall
-from ..batch.registry import open_hooks
+from ..batch.registry import launchers_system, open_hooks
 from ..batch.vm_job import vm_job_of
 from ..config import policy_file
 from ..config.consistency import log_settings_of
@@ -329,16 +329,20 @@ def _add_consoles(start: Start, uid: int | None) -> None:
                     files.write(path, f"{lines}\n", reader_uid=uid)
 
 
-def run_sister(call: HookCall, places: Places) -> None:
+def run_sister(call: HookCall, places: Places, *, began: float) -> None:
     """Begin to remove what is on this node, at once: Torque ends the sisters while the job may still run.
 
     The removal goes on by itself, in a session of its own: a sister's MOM is blocked meanwhile, and takes the node
-    down when its hook is late.
+    down when its hook is late. Where the node's next job waits for this hook, its end is waited for.
+
+    Args:
+        began: when the batch system started the hook, in seconds of the monotonic clock.
 
     Raises:
-        VTorqueError: it was not begun for some start.
+        VTorqueError: it was not begun for some start, or not over in time.
     """
     failed: VTorqueError | None = None
+    removals: list[subprocess.Popen[bytes]] = []
     event_log.configure(component="epilogue")
     numbers = {*layout.starts_of(call.job_id, places.state_dir / "guests")}
     numbers |= {*layout.starts_of(call.job_id, places.run_dir / "locks")}  # begun, and nothing made yet
@@ -347,18 +351,29 @@ def run_sister(call: HookCall, places: Places) -> None:
         try:
             with start.open_any_log(None) as log:
                 playbook.note(log, f"epilogue.parallel of job {call.job_id}, start {number}")
-                _remove_detached(start, log, call.user)
+                removals.append(_remove_detached(start, log, call.user))
         except OSError as error:
             failed = VTorqueError(f"the removal of job {call.job_id} was not begun", str(error))
+    hooks = open_hooks(launchers_system(os.environ))
+    if removals and hooks.END_HOLDS_NODE:
+        policy, _broken = policy_file.load_usable(lambda: policy_file.load(places.config))
+        ends = hooks.hook_ends(call, policy, began)
+        until = hook_call.deadline(ends, began=began, at_most_s=float("inf"), reserve_s=HOOK_END_S)
+        try:
+            for removal in removals:
+                removal.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            why = "it goes on, and the next job may begin here meanwhile"
+            failed = failed or VTorqueError(f"the removal of job {call.job_id} takes longer than its hook may", why)
     if failed is not None:
         raise failed
 
 
-def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> None:
+def _remove_detached(start: Start, log: t.IO[bytes], user: str) -> subprocess.Popen[bytes]:
     part = NodePart.removal(start.job_id, start.number, os.uname().nodename, SISTER_REMOVAL_S)
     # in memory: anybody may fill /tmp
     with os.fdopen(os.memfd_create("vtorque-node"), "w+b") as stdin:
         stdin.write(json.dumps(form.to_dict(part)).encode())
         stdin.seek(0)
         command = [*start.places.node, END_LEFTOVERS, user, start.job_id, str(start.number)]
-        start_detached(command, stdin=stdin, stdout=log, stderr=log)
+        return start_detached(command, stdin=stdin, stdout=log, stderr=log)

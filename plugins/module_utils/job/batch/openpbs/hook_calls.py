@@ -38,6 +38,7 @@ ROLES = {
 }
 REQUEUE = 75
 """The hook lets the job be queued again then (`job.rerun()` and a reject), held where an order says so."""
+END_HOLDS_NODE = False
 FAILED = 1
 """The hook rejects: OpenPBS queues the job again, and holds it at its 21st start."""
 ALARM_S = 30

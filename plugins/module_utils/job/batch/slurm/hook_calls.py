@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
 
 BEGINS = {"prologue": True, "prologue.other": True, "epilogue": False}
 """The first argument of the launchers' call, and whether a job begins with it."""
+END_HOLDS_NODE = True
 FAILED = 1
 """Slurm drains the node and holds the job: nothing of it runs."""
 CONFIGURATIONS = (pathlib.Path("/etc/slurm/slurm.conf"), pathlib.Path("/run/slurm/conf/slurm.conf"))
@@ -35,7 +36,7 @@ CONFIGURATIONS = (pathlib.Path("/etc/slurm/slurm.conf"), pathlib.Path("/run/slur
 LIMITS = {True: ("prologtimeout", "prologepilogtimeout"), False: ("epilogtimeout", "prologepilogtimeout")}
 """Settings that bound a hook, for its begin and its end; the first is 25.05's."""
 EPILOG_S = 300.0
-"""For the end of a job where the site sets no bound: a node waits for it, and the sweep looks after what is left."""
+"""For the end of a job where the site sets no bound: its node waits for it, and the sweep looks after what is left."""
 MARGIN_S = 10
 """Of the bound of a site, from its signal to a hook that is over."""
 

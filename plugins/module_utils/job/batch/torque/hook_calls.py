@@ -29,6 +29,7 @@ ROLES = {
 REQUEUE = 75
 """EX_TEMPFAIL, which the launcher turns into a 2: no other end of ours has it, neither an error of Python's (1, 2, 120)
 nor a signal (128 and more)."""
+END_HOLDS_NODE = False
 FAILED = 1
 """The launcher lets a member of an array wait then, and Torque hears nothing of it."""
 

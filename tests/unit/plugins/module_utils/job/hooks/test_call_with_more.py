@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import subprocess
+import time
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import UserFault, VTorqueError
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import mother_superior
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookCall, Role
@@ -50,5 +52,39 @@ def test_sister_ends_no_later_start_than_the_one_that_is_over(
         (places.state_dir / "guests" / f"11.th.{there}").mkdir(parents=True)
     removed: list[int] = []
     monkeypatch.setattr(epilogue, "_remove_detached", lambda one, _log, _user: removed.append(one.number))
-    epilogue.run_sister(dataclasses.replace(CALL, role=Role.END_OTHER, start=number), places)
+    epilogue.run_sister(dataclasses.replace(CALL, role=Role.END_OTHER, start=number), places, began=0.0)
     assert removed == ended
+
+
+@pytest.mark.parametrize(("system", "waits"), [("torque", False), ("openpbs", False), ("slurm", True)])
+def test_sister_waits_for_the_removal_where_the_nodes_next_job_waits_for_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, system: str, waits: bool
+) -> None:
+    """Slurm gives each node away when its own Epilog has ended; guests would still have its memory and devices."""
+    monkeypatch.setenv("VTORQUE_BATCH_SYSTEM", system)
+    node = tmp_path / "node"
+    node.write_text(f"#!/bin/sh\ncat >/dev/null\nsleep 1\ntouch {tmp_path}/gone.$4\n")
+    node.chmod(0o755)
+    places = start.Places(tmp_path / "run", tmp_path / "state", tmp_path / "none.yml", node=(str(node),))
+    for there in (1, 2):
+        (places.state_dir / "guests" / f"11.th.{there}").mkdir(parents=True)
+    call = dataclasses.replace(CALL, role=Role.END_OTHER, start=2)
+    epilogue.run_sister(call, places, began=time.monotonic())
+    assert [(tmp_path / f"gone.{there}").exists() for there in (1, 2)] == [waits, waits]
+
+
+def test_sister_waits_no_longer_than_its_hook_may(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The removal goes on by itself."""
+    monkeypatch.setenv("VTORQUE_BATCH_SYSTEM", "slurm")
+    removal = subprocess.Popen(["/bin/sleep", "60"], start_new_session=True)
+    monkeypatch.setattr(epilogue, "_remove_detached", lambda *_words: removal)
+    places = start.Places(tmp_path / "run", tmp_path / "state", tmp_path / "none.yml")
+    (places.state_dir / "guests/11.th.1").mkdir(parents=True)
+    call = dataclasses.replace(CALL, role=Role.END_OTHER, start=1)
+    try:
+        with pytest.raises(VTorqueError, match="it goes on"):
+            epilogue.run_sister(call, places, began=time.monotonic() - 1000)
+        assert removal.poll() is None
+    finally:
+        removal.kill()
+        removal.wait()

@@ -146,7 +146,7 @@ def test_sister_removes_every_start_whatever_becomes_of_the_first(
     monkeypatch.setattr(epilogue, "_remove_detached", remove)
     call = hook_calls.read_call(["epilogue.parallel", "yes", "1", "t1", "7.th", "alice", *[""] * 9], {})
     with pytest.raises(VTorqueError, match="no such program"):
-        epilogue.run_sister(call, places)
+        epilogue.run_sister(call, places, began=0.0)
     assert tried == [1, 2]
 
 
