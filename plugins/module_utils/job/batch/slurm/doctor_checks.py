@@ -86,7 +86,7 @@ def check_hooks(
             _other_file(settings)
             or _wrong_setting(settings, _needed_s(policy))
             or next((bad for name in LAUNCHERS if (bad := _not_called(settings, place, name))), None)
-            or (_unreadable_node(node) if node else None)
+            or (_unreadable_node(node) or _unknown_node(batch, node) if node else None)
             or _without_cpusets(policy)
             or _without_feature(batch, policy, node)
         )
@@ -213,6 +213,14 @@ def _unreadable_node(node: str) -> Wrong | None:
         return None
     problem = f"node {node[:80]}: vTorque reads only letters, digits, - and . in the name of a node"
     return problem, "give the host and its NodeName in slurm.conf another name"
+
+
+def _unknown_node(batch: Slurm, node: str) -> Wrong | None:
+    """Prolog, Epilog and the sweep compare NodeName with the name of their host."""
+    if any(same_host(known.name, node) for known in batch.nodes()):
+        return None
+    problem = f"Slurm has no node {node}: vTorque needs the name of the host as its NodeName, and no VM job runs here"
+    return problem, f"write NodeName={node} into slurm.conf, or give the host that name"
 
 
 def _seconds(settings: t.Mapping[str, str], name: str) -> int | None:

@@ -65,6 +65,12 @@ def test_node_whose_name_no_prolog_reads_is_named(node: Node) -> None:
     assert (finding.state, "node gpu_n1: " in finding.problem) == ("bad", True)
 
 
+def test_host_that_slurm_knows_by_another_name_is_bad(node: Node) -> None:
+    assert node.look(host="cn1.site.example").state == "ok"
+    finding = node.look(host="compute-0-1")
+    assert (finding.state, "NodeName=compute-0-1" in finding.remedy) == ("bad", True)
+
+
 def test_controller_that_is_silent_is_nobodys_fault() -> None:
     assert doctor_checks.check_server(Controller(""), ()).state == "warn"
 
@@ -90,12 +96,12 @@ class Node:
             (place / name).write_text("#!/bin/sh\n")
             (place / name).chmod(0o755)
 
-    def look(self, features: tuple[str, ...] = (), name: str = "cn1", **policy: object) -> Finding:
+    def look(self, features: tuple[str, ...] = (), name: str = "cn1", host: str = "", **policy: object) -> Finding:
         node = BatchNode(name, frozenset({"free"}), 2, 1000, frozenset(features), "")
         batch = Controller(self.text)
         batch.nodes = lambda: (node,)  # type: ignore[method-assign]
         given = Policy(batch_system="slurm", **policy)  # type: ignore[arg-type]
-        return doctor_checks.check_hooks(self.place, self.owner, batch=batch, policy=given, node=name)
+        return doctor_checks.check_hooks(self.place, self.owner, batch=batch, policy=given, node=host or name)
 
 
 @pytest.fixture
