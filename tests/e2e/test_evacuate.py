@@ -196,3 +196,34 @@ def test_move_that_is_broken_off_leaves_one_guest_and_its_job(site: Site, victim
         site.root("fe", "touch /home/alice/go")
         ended = site.end(job_id)
         assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err
+
+
+BUILDER = """
+for pid in $(pgrep -f '[v]torque_node'); do
+    parent=$(ps -o ppid= -p $pid | tr -d ' ')
+    grep -q vtorque_node /proc/$parent/cmdline && [ -z "$(pgrep -P $pid)" ] && echo $pid
+done; :
+"""
+"""Prints which process of a spare node awaits a guest: the last of those that began one another."""
+
+
+@pytest.mark.full
+@pytest.mark.both
+def test_guest_outlives_who_awaited_it_on_the_spare_node(site: Site) -> None:
+    """It stops when the guest is on its way, and is killed when that is there, and nowhere else."""
+    with spare_node(site), one_port_each(site):
+        job_id = site.submit(stdin=LINES)
+        wait_in_guest(site, job_id)
+        (guest,) = domains(site, SOURCE)
+        site.root("fe", f"vmgr node evacuate {SOURCE} >/tmp/evacuated 2>&1 & :")
+        site.root(SPARE, f"until virsh list --all --name | grep -q {guest}; do sleep 0.02; done")
+        (builder,) = site.root(SPARE, BUILDER).split()
+        site.root(SPARE, f"kill -STOP {builder}")
+        site.wait_for("the guest to leave", lambda: domains(site, SOURCE) == [], seen=lambda: domains(site, SPARE))
+        site.root(SPARE, f"kill -KILL {builder}")
+        site.root("fe", "for i in $(seq 600); do pgrep -f '[v]mgr node evacuate' >/dev/null || break; sleep 0.2; done")
+        assert "went to" in site.read("/tmp/evacuated")
+        assert domains(site, SPARE) == [guest]
+        site.root("fe", "touch /home/alice/go")
+        ended = site.end(job_id)
+        assert (ended.exit_status, ended.out.splitlines()[-1]) == (0, guest), ended.err

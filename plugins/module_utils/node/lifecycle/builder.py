@@ -45,6 +45,7 @@ class BuildRequest:
             cgroups; empty where none is to come.
         follow: the command that follows the suspension of the job (`pausing.Follower`); empty on a sister.
         arrival: of the guest that comes from another node; None: all are made here.
+        again: a builder died that awaited this guest, whose place is made.
     """
 
     part: NodePart
@@ -55,6 +56,7 @@ class BuildRequest:
     cpusets: tuple[str, ...] = ()
     follow: tuple[str, ...] = ()
     arrival: Arrival | None = None
+    again: bool = False
 
     @property
     def key(self) -> str:
@@ -153,7 +155,13 @@ def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int) -> dict[s
             _upgrade(request, lock, saying)
         if not facts:
             facts = present_absent.ensure_guests(
-                request.part, request.settings, request.deadline, step, cores=request.cores, arrival=request.arrival
+                request.part,
+                request.settings,
+                request.deadline,
+                step,
+                cores=request.cores,
+                arrival=request.arrival,
+                again=request.again,
             )
         return {"guests": [to_dict(one) for one in facts]}
     except VTorqueError as error:

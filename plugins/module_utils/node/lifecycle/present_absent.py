@@ -43,6 +43,7 @@ def ensure_guests(
     *,
     cores: Cores = (),
     arrival: Arrival | None = None,
+    again: bool = False,
 ) -> tuple[GuestFacts, ...]:
     """See to it that this node's guests of a start run and are ready; the caller holds the lock of the start.
 
@@ -56,6 +57,7 @@ def ensure_guests(
         step: hears what is done next, and may raise to end it.
         cores: the job's on this node; (): libvirt places the guests.
         arrival: of the guest that comes from another node; None: all are made here.
+        again: whoever awaited that one has died; its place is made.
 
     Returns:
         The guests, by rank.
@@ -79,6 +81,8 @@ def ensure_guests(
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
+            if arrival is not None and again and arriving.has_place(arrival, settings):
+                return arriving.await_again(arrival, settings, domains, deadline, checked)
             checked("what is there already")
             found = _living(part, settings, domains)
             if found:

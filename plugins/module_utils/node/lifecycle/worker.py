@@ -113,6 +113,10 @@ class _Worker:
             return
         with over:
             builder, why = self._supervise_builder(lock, over)
+            if self._may_have_come(builder, over):
+                log(f"{why}; the guest may have come all the same, it is awaited again", event_log.WARNING)
+                self.request = dataclasses.replace(self.request, again=True)
+                builder, why = self._supervise_builder(lock, over)
             made = builder.answer is not None and "guests" in builder.answer
             if why is None and made and builder.ours:
                 if not self._share(lock):
@@ -166,6 +170,12 @@ class _Worker:
                 f"the process that made them ended with status {status} at {builder.doing}",
             )
         return builder, why
+
+    def _may_have_come(self, builder: Builder, over: start_lock.OverWatch) -> bool:
+        """Return whether a builder died that awaited a guest of another node, which may run here, and nowhere else."""
+        died = builder.ours and builder.answer is None and self.request.arrival is not None
+        ended = over.over() or self.noted.first_signal() or self.request.deadline.left_s() <= BUILDER_LATE_S
+        return died and not ended
 
     def _reason(self, over: start_lock.OverWatch, builder: Builder, began: float) -> VTorqueError | None:
         """Why the making must end now; None: it need not."""

@@ -33,7 +33,7 @@ from ...guest import join
 from ...network import addresses, nft_rules, reachable
 from ...pool import images
 from ...state import checkpoint_store, moves, slots
-from ...state.guest_file import GuestFile, digest_of, write_guest_file
+from ...state.guest_file import GuestFile, digest_of, read_guest_file, write_guest_file
 from ...state.settings import NodeSettings
 from ...storage import overlay as overlays
 from ...storage import shares
@@ -63,7 +63,6 @@ def receive(
         VTorqueError: it cannot come here, or did not come.
     """
     part, (spec,) = arrival.part, arrival.part.guests
-    key = job_key(part.job_id, part.start)
     if arrival.processor and arrival.processor != digest_of_processor():
         why = f"{settings.node_name} has another processor than {arrival.source}"
         raise VTorqueError(f"guest {arrival.facts.name} cannot come here", why)
@@ -81,20 +80,62 @@ def receive(
         nft_rules.admit([one], arrival.job.split(",") if arrival.job else [], [], settings)
     step("the disk")
     _put_disk(spec, directory, settings, deadline)
-    facts = dataclasses.replace(arrival.facts, vcpu_cores="", other_cores="", io_least=0)
-    files.write(directory / "facts.json", json.dumps(to_dict(facts)))
+    files.write(directory / "facts.json", json.dumps(to_dict(_facts_of(arrival))))
     (directory / "console.log").touch(mode=0o600)
     (directory / join.TOLD).touch(mode=0o600)
     settings.agents_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
     place = directory / moves.MOVE
     place.mkdir(mode=0o700)
     os.chown(place, domains.capabilities().qemu_ids[0], -1)  # whose sockets will be there
+    return _await(arrival, file, directory, settings, domains, deadline, step)
+
+
+def has_place(arrival: Arrival, settings: NodeSettings) -> bool:
+    """Return whether all of the place of a guest that comes is made here, and its move has not ended."""
+    directory = _directory_of(arrival, settings)
+    return (directory / moves.MOVE).is_dir() and read_guest_file(directory) is not None
+
+
+def await_again(
+    arrival: Arrival, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step
+) -> tuple[GuestFacts, ...]:
+    """Wait for a guest whose place is made, where whoever did so has died; see `receive`.
+
+    It may run here by now, and nowhere else.
+    """
+    directory = _directory_of(arrival, settings)
+    file = read_guest_file(directory)
+    if file is None:
+        raise VTorqueError(f"guest {arrival.facts.name}", f"has no place on {settings.node_name}")
+    return _await(arrival, file, directory, settings, domains, deadline, step, begun=True)
+
+
+def _directory_of(arrival: Arrival, settings: NodeSettings) -> pathlib.Path:
+    return settings.start_dir(arrival.part.job_id, arrival.part.start) / arrival.facts.name
+
+
+def _await(
+    arrival: Arrival,
+    file: GuestFile,
+    directory: pathlib.Path,
+    settings: NodeSettings,
+    domains: Domains,
+    deadline: Deadline,
+    step: Step,
+    *,
+    begun: bool = False,
+) -> tuple[GuestFacts, ...]:
     step(f"the wait for {file.name} of {arrival.source}")
-    _wait(file, key, domains, deadline, lambda: step(f"the wait for {file.name}"))
-    domains.limit_memory(file.name, memory.limit_mib(spec, settings.host_ram_mib))
+    key = job_key(arrival.part.job_id, arrival.part.start)
+    _wait(file, key, domains, deadline, lambda: step(f"the wait for {file.name}"), seen=begun)
+    domains.limit_memory(file.name, memory.limit_mib(arrival.part.guests[0], settings.host_ram_mib))
     side_channels.separate_threads(file.name, settings.side_channels)
     moves.end_move(directory)
-    return (facts,)
+    return (_facts_of(arrival),)
+
+
+def _facts_of(arrival: Arrival) -> GuestFacts:
+    return dataclasses.replace(arrival.facts, vcpu_cores="", other_cores="", io_least=0)
 
 
 def digest_of_processor() -> str:
@@ -128,7 +169,7 @@ def _take_place(
         process_id.boot_id(),
         ram_mib=spec.ram_mib,
     )
-    directory = settings.start_dir(part.job_id, part.start) / facts.name
+    directory = _directory_of(arrival, settings)
     make_directory(directory)
     write_guest_file(directory, file)
     return file, directory
@@ -141,9 +182,10 @@ def _put_disk(spec: GuestSpec, directory: pathlib.Path, settings: NodeSettings, 
         images.copy_boot(base, directory)
 
 
-def _wait(file: GuestFile, key: str, domains: Domains, deadline: Deadline, alive: t.Callable[[], None]) -> None:
+def _wait(
+    file: GuestFile, key: str, domains: Domains, deadline: Deadline, alive: t.Callable[[], None], *, seen: bool
+) -> None:
     """Wait until the guest runs; libvirt lets it go on here only when it has ended there."""
-    seen = False
     what = f"guest {file.name} of start {key}"
     while not deadline.passed:
         facts = domains.facts(file.name)

@@ -60,7 +60,7 @@ def test_node_that_goes_ends_the_wait_for_its_place(call, monkeypatch):
         connection.send_files("cn3", ASKED, {"seed.iso": b"bytes"}, arrival)
 
 
-ECHOES = """read -r asked; echo '{"ok": true}'; read -r used; echo '{"ok": true}'; echo x >>used; cat"""
+ECHOES = """read -r asked; echo '{"ok": true}'; read -r used || exit; echo '{"ok": true}'; echo x >>used; cat"""
 """The node is ready; once somebody is connected it connects, and gives back what comes."""
 BYTES = Stream(2, "stream", "7.head", 1, "cn3", "vcn1-1", MEMORY, 300.0)
 
