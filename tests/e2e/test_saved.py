@@ -27,6 +27,7 @@ from .trouble import (
     home_server,
     restart_libvirt,
     restart_mom,
+    revive,
     sweep_all,
     wait_in_guest,
 )
@@ -133,17 +134,20 @@ def test_libvirt_restarted_while_a_job_is_saved_loses_no_guest(site: Site) -> No
 
 
 @pytest.mark.full
-def test_libvirt_that_dies_while_it_saves_costs_no_guest(site: Site) -> None:
-    """The guest is on the disk or in memory, and goes on from there."""
+@pytest.mark.parametrize("number", ["KILL", "TERM"])
+def test_libvirt_that_ends_while_it_saves_costs_no_guest(site: Site, number: str) -> None:
+    """The guest is on the disk or in memory, and goes on from there; one that is told to end writes on for a while."""
     with saving(site):
         job_id = site.submit(*PAIR, stdin=WAITS)
         wait_in_guest(site, job_id)
         site.root("fe", f"qsig -s suspend {job_id}")
         begun = f"for f in {MEMORY}; do [ -e $f ] && echo begun; done; :"
         site.wait_for("the saving to begin", lambda: "begun" in site.root(NODES[0], begun))
-        restart_libvirt(site, NODES[0])
-        ways = ("is saved", "is paused and not saved")
-        site.wait_for("the outcome", lambda: any(way in log_of(site, NODES[0], job_id) for way in ways))
+        ended = "for i in $(seq 600); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done"
+        site.root(NODES[0], f"pid=$(cat /run/libvirtd.pid); kill -{number} $pid; {ended}")
+        site.root(NODES[0], revive("libvirt"))
+        site.wait_for("the outcome", lambda: "guest vcn1-1 is saved" in log_of(site, NODES[0], job_id))
+        site.wait_for("both guests to be saved", lambda: domains(site) == [], seen=lambda: domains(site))
         site.root("fe", f"qsig -s resume {job_id}")
         site.wait_for("both guests to be back", lambda: len(domains(site)) == 2, seen=lambda: domains(site))
         assert finish(site, job_id).exit_status == 0
