@@ -28,8 +28,7 @@ if t.TYPE_CHECKING:
 class HookAdapter(t.Protocol):
     """How the batch system calls a hook, how long it waits, and what it takes for the hook's end.
 
-    `END_HOLDS_NODE`: each node of a job gets the next one when its own hook at the job's end is over; False: when the
-    hook of the job's first node is.
+    `END_HOLDS_NODE`: whether a node's next job waits for its own hook, not only for that of the job's first node.
     """
 
     END_HOLDS_NODE: bool
@@ -78,12 +77,7 @@ class NodeAdapter(t.Protocol):
         """
 
     def runs_users_programs_first(self, job: BatchJob, policy: Policy) -> bool:
-        """Return whether the batch system runs anything as the user here between our hook and the job's shell.
-
-        Args:
-            job: the batch server's word.
-            policy: the site's.
-        """
+        """Return whether the batch system runs anything as the user here between our hook and the job's shell."""
 
     def start_directory(self, job: BatchJob) -> str:
         """Return the directory that a guest must have for a job to start in, by the batch server's word; "": none."""
@@ -118,10 +112,6 @@ class NodeAdapter(t.Protocol):
         """Return where below a hierarchy of cgroups a job (`*`: any) gets a cpuset after its hook, as patterns.
 
         A system that gives none, or has it before (`node.system.cpus.of_mom`), answers ().
-
-        Args:
-            policy: the site's.
-            job_id: of the job.
         """
 
 
