@@ -367,10 +367,6 @@ ADDRESS_PROBE_S = 0.5
 """Bounds: the answers of a host that has got the address of a guest which is to return from the disk, to two requests.
 Waits: the resume of the job.
 Why: a host of the guests' own network answers ARP in milliseconds; the second request is for one that was lost."""
-ADDRESSES_BELIEVED_S = 5.0
-"""Bounds: the age of the answer that no other host has got the addresses of a guest which is to return from the disk.
-Waits: nobody.
-Why: nodes are asked before a job is resumed, and its workers within the seconds after that need not wait again."""
 SAVING_END_S = 15.0
 """Bounds: the end of the saving or the return of guests whose start is over.
 Waits: the worker, and who asked for the removal.

@@ -291,17 +291,15 @@ def _suspension(message: Suspension, call: Call) -> Answer:
     source = moves.source_of(settings.start_dir(message.job_id, message.start))
     check_suspension(message, policy, settings, call.environment, source)
     key = layout.job_key(message.job_id, message.start)
-    missing = False
+    pauses = message.do == "suspend" and settings.suspend_guests != "session"
+    missing = pauses and not settings.start_dir(message.job_id, message.start).is_dir()
     # the guests that are here do not wait for a spare node that is silent
     if message.do == "resume":
         pause_order.take_back(settings, key)
-    elif message.do == "suspend" and settings.suspend_guests != "session":
-        missing = not settings.start_dir(message.job_id, message.start).is_dir()
-        if not missing:
-            pause_order.order_pause(settings, key)
-    lacks = ()
-    if moves.read_moved(settings.record_dir(message.job_id, message.start)):
-        lacks = _site_requests().tell_moved(message, settings)
+    elif pauses and not missing:
+        pause_order.order_pause(settings, key)
+    moved = moves.read_moved(settings.record_dir(message.job_id, message.start))
+    lacks = _site_requests().tell_moved(message, settings) if moved else ()
     if missing:
         raise VTorqueError(f"suspend of job {message.job_id}", f"it has no guests on {settings.node_name}")
     if message.do == "fit":

@@ -24,12 +24,14 @@ from ...effects import leaves_nothing
 from ...errors import VTorqueError
 from ...frozen import frozen
 from ...system import files
-from ...time_budget import ADDRESSES_BELIEVED_S
 from . import start_lock
 from .directories import entries
 from .settings import NodeSettings
 
 DIRECTORY, MEMORY, ORDER, ADDRESSES = "suspended", "memory", "order.json", "addresses"
+ADDRESSES_BELIEVED_S = 5.0
+"""For so long nobody asks again who has the addresses: nodes are asked together before a job is resumed, and workers
+that have its guests back within the seconds after that need not wait for answers of the network once more."""
 COMPLETE = b"LibvirtQemudSave"
 """How libvirt's file begins when all of it is there; until then it says `LibvirtQemudPart` (qemu_saveimage.h)."""
 

@@ -37,7 +37,6 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.system import memory
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.site_lists import guest_networks
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.time_budget import ADDRESSES_BELIEVED_S
 
 from ..placement.pools import Pools
 
@@ -469,7 +468,7 @@ def test_network_that_has_just_answered_is_not_asked_again(saving: Node, old: bo
     saving.patch.setattr(room, "Domains", saving.hypervisor.connect)
     assert room.lack_here(saving.settings, KEY) == ""
     for guest in saving.settings.start_dir("7.head", 1).iterdir() if old else ():
-        then = time.time() - ADDRESSES_BELIEVED_S
+        then = time.time() - saved_memory.ADDRESSES_BELIEVED_S
         os.utime(guest / saved_memory.DIRECTORY / saved_memory.ADDRESSES, (then, then))
     pause_order.take_back(saving.settings, KEY)
     saving.wait_for_words("gone on after")
