@@ -234,16 +234,17 @@ def _parts_given(text: str, row: Row) -> list[tuple[str, int, int, str]] | None:
     if row["NodeList"] in NOTHING:
         return []
     blocks = GIVEN.findall(text)
+    if len(blocks) != 1:
+        return None
     parts = [
         (host, _count(processors), int(memory), gres)
-        for block in blocks
-        for hosts, processors, memory, gres in ON_NODES.findall(block)
+        for hosts, processors, memory, gres in ON_NODES.findall(blocks[0])
         for host in expand(hosts)
     ]
     hosts, on = [host for host, *_part in parts], set(expand(row["NodeList"]))
     # a job that ends leaves its nodes one by one
     there = on <= set(hosts) if row["State"] == "COMPLETING" else on == set(hosts)
-    return _in_slots(parts, row) if len(blocks) == 1 and there and len(hosts) == len(set(hosts)) else None
+    return _in_slots(parts, row) if there and len(hosts) == len(set(hosts)) else None
 
 
 def _in_slots(parts: list[tuple[str, int, int, str]], row: Row) -> list[tuple[str, int, int, str]]:
