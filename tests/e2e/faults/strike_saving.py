@@ -44,6 +44,8 @@ WALKED = {
 }
 OF_THE_WORKER = ("saving.", "pausing.")
 OF_A_RETURN = ("returning.", *(f"checkpoint_store.{name}" for name in ("bring_guest", "check_files", "copy_file")))
+OF_NO_DISK = ("os.eventfd_read", "os.eventfd_write")
+"""What has a number of this process alone: no full disk fails it."""
 PAUSES_S = (1.5, 8.0)
 """How long guests stand still at most; the same again while a job is to end.
 
@@ -389,6 +391,7 @@ def points_of(node: t.Any, numbers: t.Iterator[int], kinds: t.Sequence[str]) -> 
         if kind in kinds
         for place, when in sorted(steps)
         if who != "worker" or kind == "killed" or (when == "before" and place.startswith("saving."))
+        if kind != "disk" or not any(name in place for name in OF_NO_DISK)
     ]
 
 

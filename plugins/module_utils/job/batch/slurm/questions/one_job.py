@@ -221,8 +221,8 @@ def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | Non
     rest = detail[head.end() :]
     word = re.search(r"^   AdminComment=(.*?) *$", rest, re.MULTILINE)
     parts = _parts_given(rest, row)
-    given = None if parts is None else [(host, processors, mib) for host, processors, mib, _gres in parts]
-    by_host = [(host, gres) for host, *_numbers, gres in parts or ()]
+    given = None if parts is None else [part[:3] for part in parts]
+    by_host = [(part[0], part[3]) for part in parts or ()]
     devices: dict[str, t.Any] = {f"tres_per_{what.lower()}": text for what, text in ASKED_DEVICES.findall(rest)}
     devices["gres_by_host"] = by_host
     devices["gres_detail"] = [gres for _host, gres in by_host if gres]
