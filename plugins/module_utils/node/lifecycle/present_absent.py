@@ -81,8 +81,10 @@ def ensure_guests(
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
-            if arrival is not None and again and arriving.has_place(arrival, settings):
-                return arriving.await_again(arrival, settings, domains, deadline, checked)
+            if arrival is not None and again:
+                found = arriving.await_again(arrival, settings, domains, deadline, checked)
+                if found:
+                    return found
             checked("what is there already")
             found = _living(part, settings, domains)
             if found:

@@ -90,23 +90,20 @@ def receive(
     return _await(arrival, file, directory, settings, domains, deadline, step)
 
 
-def has_place(arrival: Arrival, settings: NodeSettings) -> bool:
-    """Return whether all of the place of a guest that comes is made here, and its move has not ended."""
-    directory = _directory_of(arrival, settings)
-    return (directory / moves.MOVE).is_dir() and read_guest_file(directory) is not None
-
-
 def await_again(
     arrival: Arrival, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step
 ) -> tuple[GuestFacts, ...]:
-    """Wait for a guest whose place is made, where whoever did so has died; see `receive`.
+    """Wait for a guest whose place is made, where whoever did so has died: it may run here by now, and nowhere else.
 
-    It may run here by now, and nowhere else.
+    Arguments and errors are those of `receive`.
+
+    Returns:
+        The guest; (): it has no place here yet.
     """
     directory = _directory_of(arrival, settings)
     file = read_guest_file(directory)
-    if file is None:
-        raise VTorqueError(f"guest {arrival.facts.name}", f"has no place on {settings.node_name}")
+    if file is None or not (directory / moves.MOVE).is_dir():
+        return ()
     return _await(arrival, file, directory, settings, domains, deadline, step, begun=True)
 
 
