@@ -29,13 +29,6 @@ JOB = "7.head"
 
 
 @pytest.fixture
-def store(tmp_path: pathlib.Path) -> pathlib.Path:
-    place = tmp_path / "store"
-    place.mkdir(mode=0o700)
-    return place
-
-
-@pytest.fixture
 def guest(tmp_path: pathlib.Path) -> pathlib.Path:
     """A guest whose memory is on the disk of its node."""
     place = tmp_path / "guests/7.head.1/vcn1-1"

@@ -9,18 +9,10 @@ import os
 import pathlib
 import time
 
-import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import checkpoint_store, gone_checkpoints
 
 JOB = "7.head"
-
-
-@pytest.fixture
-def store(tmp_path: pathlib.Path) -> pathlib.Path:
-    place = tmp_path / "store"
-    place.mkdir(mode=0o700)
-    return place
 
 
 def set_gone(store: pathlib.Path, job_id: str, ago_s: float) -> None:
