@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import contextlib
 import os
+import random
 import sys
 import time
 import typing as t
 
+import pytest
+
+T = t.TypeVar("T")
 EVERY = int(os.environ.get("VTORQUE_FAULTS", "100"))
 """Of so many faults one is tried."""
 EVERY_JOB = EVERY if "VTORQUE_FAULTS" in os.environ else 3 * EVERY
@@ -71,6 +76,28 @@ class Progress:
             f"\n  {self.where}: {self.tried.total()} of {self.of} faults tried, {self._said - self._began:.0f} s",
             end="", file=sys.stderr, flush=True,
         )  # fmt: skip
+
+
+def try_side_by_side(
+    places: t.Iterable[str], try_on: t.Callable[[Progress, int], T], capsys: pytest.CaptureFixture[str]
+) -> tuple[list[T], list[str]]:
+    """Try faults on several nodes at once, and tell of them at the end.
+
+    Args:
+        places: the nodes.
+        try_on: tries those of one node, from a random first one on.
+        capsys: of the test, which is not captured meanwhile.
+
+    Returns:
+        What came of it, by node, and all that was wrong.
+    """
+    chance = random.Random(SEED)
+    progress = [Progress(place) for place in places]
+    with capsys.disabled(), concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = [pool.submit(try_on, one, chance.randrange(EVERY)) for one in progress]
+        found = [one.result() for one in asked]
+        end(progress)
+    return found, [problem for one in progress for problem in one.wrong]
 
 
 def end(progress: t.Sequence[Progress]) -> None:

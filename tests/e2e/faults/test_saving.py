@@ -13,17 +13,16 @@ new.rename" named the checkpoint without one, the fault that its guest had befor
 
 from __future__ import annotations
 
-import concurrent.futures
+import functools
 import itertools
 import json
 import pathlib
-import random
 import typing as t
 
 import pytest
 
 from ..conftest import Site
-from .reported import EVERY, ONLY, SEED, Progress, end
+from .reported import EVERY, ONLY, Progress, try_side_by_side
 from .shared_guests import find_problems, find_problems_around
 from .test_steps import PYTHON, lines_of
 
@@ -50,15 +49,15 @@ def check_end(seen: dict[str, t.Any]) -> None:
     assert not problems, f"{seen['guest']}: {problems}{alone}\n  faults of this guest: {seen['served']}"
 
 
-def try_on(site: Site, node: str, first: int, progress: Progress) -> list[str]:
+def try_on(site: Site, progress: Progress, first: int) -> list[str]:
     """Try the faults of a node, and return the lines of those that were tried."""
     here = pathlib.Path(__file__).parent
     texts = {name: (here / f"{name}.py").read_text(encoding="utf-8") for name in TEXTS}
     program = (here / "strike_saving.py").read_text(encoding="utf-8")
-    given = map(json.dumps, (KINDS, NODES[node], EVERY, first, ONLY, texts))
+    given = map(json.dumps, (KINDS, NODES[progress.where], EVERY, first, ONLY, texts))
     tried: list[str] = []
     served: list[str] = []
-    with lines_of(site, node, PYTHON, "-I", "-c", program, *given) as output:
+    with lines_of(site, progress.where, PYTHON, "-I", "-c", program, *given) as output:
         for begin in itertools.islice(output, 1):
             progress.begin(begin["tried"], begin["points"])
         for line in output:
@@ -79,13 +78,9 @@ def test_job_goes_on_after_a_fault_at_a_step_of_its_checkpoint(
     site: Site, capsys: pytest.CaptureFixture[str], record_property: t.Callable[[str, object], None]
 ) -> None:
     """Each fault, a look, the next checkpoint, the removal, and a look."""
-    chance = random.Random(SEED)
-    progress = [Progress(node) for node in NODES]
-    with capsys.disabled(), concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = [pool.submit(try_on, site, one.where, chance.randrange(EVERY), one) for one in progress]
-        tried = [fault for one in asked for fault in one.result()]
-        end(progress)
+    found, wrong = try_side_by_side(NODES, functools.partial(try_on, site), capsys)
+    tried = [fault for one in found for fault in one]
     assert tried
     for fault in tried:
         record_property("tried", fault)
-    assert [problem for one in progress for problem in one.wrong] == []
+    assert wrong == []

@@ -20,12 +20,11 @@ with it.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
+import functools
 import itertools
 import json
 import pathlib
-import random
 import subprocess
 import tempfile
 import threading
@@ -34,7 +33,7 @@ import typing as t
 import pytest
 
 from ..conftest import CHECKOUT, LAB, Site
-from .reported import EVERY, ONLY, SEED, Progress, end
+from .reported import EVERY, ONLY, Progress, try_side_by_side
 
 START_WAYS = ("fast",)  # a fault stands at each step of a boot
 
@@ -89,14 +88,14 @@ def lines_of(site: Site, node: str, *arguments: str) -> t.Iterator[t.Iterator[t.
         assert status == 0, complaint.read()
 
 
-def try_on(site: Site, node: str, first: int, progress: Progress) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
+def try_on(site: Site, progress: Progress, first: int) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
     """What came of the faults on a node, and of the steps in general."""
     text, rules = (
         (pathlib.Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("strike.py", "step_rules.py")
     )
-    given = map(json.dumps, (KINDS, EVERY, first, TELLS[node], ONLY, rules))
+    given = map(json.dumps, (KINDS, EVERY, first, TELLS[progress.where], ONLY, rules))
     faults: list[dict[str, t.Any]] = []
-    with lines_of(site, node, PYTHON, "-I", "-c", text, *given) as output:
+    with lines_of(site, progress.where, PYTHON, "-I", "-c", text, *given) as output:
         for begin in itertools.islice(output, 1):  # none where it ended with a complaint
             progress.begin(begin["tried"], begin["points"])
         for line in output:
@@ -106,7 +105,7 @@ def try_on(site: Site, node: str, first: int, progress: Progress) -> tuple[list[
                 check(line)
             progress.one(f"{line['who']} {line['kind']}")
             faults.append(line)
-    raise AssertionError(f"{node} said nothing of its steps")
+    raise AssertionError(f"{progress.where} said nothing of its steps")
 
 
 def check(seen: dict[str, t.Any]) -> None:
@@ -149,12 +148,7 @@ def test_nothing_is_left_after_a_fault_at_a_step(
     site: Site, capsys: pytest.CaptureFixture[str], record_property: t.Callable[[str, object], None]
 ) -> None:
     """On both nodes: each fault, the removal, and a look; all that came of it is told at the end."""
-    chance = random.Random(SEED)
-    progress = [Progress(node) for node in TELLS]
-    with capsys.disabled(), concurrent.futures.ThreadPoolExecutor() as pool:
-        asked = [pool.submit(try_on, site, one.where, chance.randrange(EVERY), one) for one in progress]
-        found = [one.result() for one in asked]
-        end(progress)
+    found, wrong = try_side_by_side(TELLS, functools.partial(try_on, site), capsys)
     for faults, steps in found:
         assert faults
         unreached = {function: len(calls) for function, calls in steps["unreached"].items()}
@@ -163,4 +157,4 @@ def test_nothing_is_left_after_a_fault_at_a_step(
         assert not differ, {name: steps["unreached"].get(name) for name in differ}
         for seen in faults:
             record_property("tried", f"{seen['who']} {seen['kind']} {seen['when']} {seen['place']}")
-    assert [arguments for one in progress for arguments in one.wrong] == []
+    assert wrong == []

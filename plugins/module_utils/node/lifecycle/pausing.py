@@ -123,7 +123,7 @@ class Pausing:
         """
         ordered = not over and pause_order.is_ordered(self._settings, self._key)
         # where they did not come back, or nobody knows
-        if self._saving.update() and (self._saving.is_unknown if ordered else self.away and self._saving.returned):
+        if self._saving.update() and (self._saving.is_unknown if ordered else self.away and self._saving.returning):
             self._again_at = time.monotonic() + AGAIN_S
         living = [name for name in self._paused if name not in lost]
         here = [name for name in living if name not in self.away]

@@ -81,12 +81,9 @@ def ensure_guests(
         checked("libvirt")
         with Domains(settings.libvirt_uri, connect_s=deadline.left_s(LIBVIRT_CONNECT_S)) as domains:
             domains.listen()
-            if arrival is not None and again:
-                found = arriving.await_again(arrival, settings, domains, deadline, checked)
-                if found:
-                    return found
             checked("what is there already")
-            found = _living(part, settings, domains)
+            come = arriving.await_again(arrival, settings, domains, deadline, checked) if arrival and again else ()
+            found = come or _living(part, settings, domains)
             if found:
                 return found
             offered = domains.capabilities()

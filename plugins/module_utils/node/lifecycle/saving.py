@@ -61,8 +61,8 @@ class Saving:
         self._used: dict[str, usage.GuestUse] = {}
         self._lack = ""
         self._over = False
-        self.returned = False
-        """Whether the last that was begun is their return, and not that they are saved."""
+        self.returning = False
+        """Whether what was begun last is the return of guests, and not their saving."""
 
     def fileno(self) -> int:
         """Readable when a guest was saved or came back."""
@@ -97,7 +97,7 @@ class Saving:
             return
         orders = [(name, lambda name=name: self._order(domains, name)) for name in names]
         saves = [(name, lambda name=name: self._save(domains, name)) for name in names]
-        self.returned = False
+        self.returning = False
         self._begin([*orders, *saves])
 
     def bring_back(self, domains: Domains) -> bool:
@@ -122,7 +122,7 @@ class Saving:
             self._lack = lack
             return False
         self._lack = ""
-        self.returned = True
+        self.returning = True
         self._begin([(name, lambda name=name: self._restore(domains, name)) for name in names])  # type: ignore[misc]
         return True
 
@@ -179,7 +179,7 @@ class Saving:
             if facts is not None and saved_memory.is_away(guest) and domains.is_saving(name):
                 return UNKNOWN  # libvirt was silent, and writes the file all the same
         except NodeFault as error:
-            return self._look_again(name, error)
+            return self._note_unknown(name, error)
         except VTorqueError:  # it has ended between the two questions
             return UNKNOWN
         try:
@@ -237,11 +237,11 @@ class Saving:
             if saved_memory.is_complete(guest) and domains.facts(guest.name) is None:
                 return AWAY
         except NodeFault as lost:
-            return self._look_again(guest.name, lost)
+            return self._note_unknown(guest.name, lost)
         self._stay(guest, str(error))
         return STAYS
 
-    def _look_again(self, name: str, error: NodeFault) -> str:
+    def _note_unknown(self, name: str, error: NodeFault) -> str:
         """A libvirt that is told to end lets nobody in, and ends what it writes: the file may still become whole."""
         if not self._over:
             why = f"guest {name} may be in memory or on the disk, it is looked for again: {error}"

@@ -8,13 +8,11 @@ Several guests of a start do so, too: the job is where they are, and where one s
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import pathlib
 import socket
 import subprocess
-import time
 import typing as t
 
 from ....module_utils.errors import SiteFault, VTorqueError
@@ -25,6 +23,7 @@ from ....module_utils.job.batch.registry import open_batch
 from ....module_utils.job.config.parameters import Policy
 from ....module_utils.node.domain.connection import Domains
 from ....module_utils.node.health import degrading
+from ....module_utils.node.removal.suspects import Suspects
 from ....module_utils.node.state import moves, start_lock
 from ....module_utils.node.state.directories import entries, guest_directories
 from ....module_utils.node.state.settings import NodeSettings
@@ -42,9 +41,9 @@ from .survey import Resident, list_residents
 
 LOCK = "evacuation"
 LOCK_S = 5.0
-UNUSED = "spare_unused"
-"""In the run directory: since when, in seconds of the monotonic clock, this node is set aside for a job that has no
-guest here: whoever claimed it was killed, or did not hear that the note was written."""
+UNUSED = "spare_unused.json"
+"""In the run directory: since when this node is set aside for a job that has no guest here; whoever claimed it was
+killed, or did not hear that the note was written."""
 UNUSED_S = 2 * PLACE_S
 LIMIT = 2000
 """Characters of why a guest stays (`Evacuee.why`)."""
@@ -217,31 +216,22 @@ def give_back_spare(
 
     Raises:
         SiteFault: the batch server does not answer.
+        VTorqueError: since when it is set aside could not be kept.
     """
     here = settings.node_name
     if not spares.is_spare(policy, here):
         return False
     batch = batch or open_batch(policy)
     had = spares.job_of(batch.node(here).note)
-    unused = settings.run_dir / UNUSED
-    if not had or (job_id and had != job_id) or _has_any(settings.guests_dir):
-        unused.unlink(missing_ok=True)
-        return False
-    if not job_id and _runs(batch, had) and not _stays_unused(unused, had):
-        return False
-    unused.unlink(missing_ok=True)
-    return spares.give_back(batch, here, had)
-
-
-def _stays_unused(path: pathlib.Path, job_id: str) -> bool:
-    """Return whether this node has been set aside for so long that the job's guest does not come any more."""
-    with contextlib.suppress(OSError, ValueError):
-        since, _blank, whose = path.read_text("utf-8").partition(" ")
-        if whose == job_id:
-            return time.monotonic() - float(since) > UNUSED_S
-    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    path.write_text(f"{time.monotonic():.3f} {job_id}", "utf-8")
-    return False
+    unused = Suspects(settings.run_dir / UNUSED)
+    waits = bool(had) and job_id in ("", had) and not _has_any(settings.guests_dir)
+    unused.forget_others({had} if waits else set())
+    over = waits and (bool(job_id) or not _runs(batch, had) or unused.suspected_s(had) > UNUSED_S)
+    given = over and spares.give_back(batch, here, had)
+    if given:
+        unused.clear(had)
+    unused.write()
+    return given
 
 
 def _has_any(guests_dir: pathlib.Path) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import stat
@@ -163,7 +164,7 @@ def test_names_of_saved_guests_stay_used_while_the_store_is_not_mounted(
     state = tmp_path / "state"
     state.mkdir()
     settings = NodeSettings(node_name="cn1", node_number=1, state_dir=state, checkpoint_dir=store)
-    find = lambda: checkpoint_store.find_used_names(settings)  # noqa: E731
+    find = functools.partial(checkpoint_store.find_used_names, settings)
     assert find() == frozenset()
     commit(store, guest)
     assert find() == {"vcn1-1"}

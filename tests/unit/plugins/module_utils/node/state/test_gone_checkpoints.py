@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import time
@@ -29,7 +30,7 @@ def make_stored(store: pathlib.Path, *jobs: str) -> None:
 def test_checkpoints_of_a_job_that_is_gone_are_removed_at_the_second_look(store: pathlib.Path) -> None:
     make_stored(store, JOB)
     known = {JOB}
-    look = lambda: gone_checkpoints.forget_gone(store, known.__contains__, 60.0)  # noqa: E731
+    look = functools.partial(gone_checkpoints.forget_gone, store, known.__contains__, 60.0)
     assert look() == ()
     known.clear()
     assert look() == ()
@@ -55,7 +56,7 @@ def make_gone(store: pathlib.Path, count: int) -> list[str]:
 def test_checkpoints_of_many_jobs_at_once_stay_for_a_day(store: pathlib.Path) -> None:
     """A batch server that has lost its jobs knows none of them."""
     jobs = make_gone(store, 5)
-    look = lambda **how: gone_checkpoints.forget_gone(store, lambda _job: False, 60.0, **how)  # noqa: E731
+    look = functools.partial(gone_checkpoints.forget_gone, store, lambda _job: False, 60.0)
     (problem,) = look()
     assert problem.startswith("checkpoints of 5 jobs stay: ")
     assert len(list(store.iterdir())) == 5
@@ -75,7 +76,7 @@ def test_clock_of_the_file_server_does_not_shorten_the_time_between_two_looks(st
     jobs = make_gone(store, 1)
     mark = checkpoint_store.job_dir(store, jobs[0]) / gone_checkpoints.GONE
     mark.unlink()
-    look = lambda: gone_checkpoints.forget_gone(store, lambda _job: False, 60.0)  # noqa: E731
+    look = functools.partial(gone_checkpoints.forget_gone, store, lambda _job: False, 60.0)
     assert look() == ()
     os.utime(mark, (time.time() - 3600,) * 2)
     assert look() == ()

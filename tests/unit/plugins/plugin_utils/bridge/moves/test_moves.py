@@ -17,6 +17,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api 
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import JobAnswers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.health import degrading
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import suspects
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state import moves, start_lock
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
@@ -79,6 +80,7 @@ class Batch:
 
 @pytest.fixture
 def settings(tmp_path: pathlib.Path) -> NodeSettings:
+    (tmp_path / "run").mkdir()
     return NodeSettings(node_name="cn3", node_number=3, run_dir=tmp_path / "run", state_dir=tmp_path / "state")
 
 
@@ -194,7 +196,7 @@ def test_spare_to_which_the_guest_of_a_running_job_never_comes_is_free_again(
     """Whoever claimed it was killed, or did not hear of it."""
     batch, now = Batch(cn3="vtorque: spare for 7.head"), [1000.0]
     batch.known = {JOB: Job(state="R")}
-    monkeypatch.setattr(evacuate.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(suspects.time, "clock_gettime", lambda _clock: now[0])
 
     def look(seconds: float) -> bool:
         now[0] += seconds

@@ -9,7 +9,6 @@ import dataclasses
 import pathlib
 import time
 import types
-import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
@@ -75,7 +74,9 @@ def test_order_follows_the_word_after_the_removals_and_not_the_one_before(
             pause_order.take_back(settings, KEY)
         return sweep.SweepReport(living=LIVING)
 
-    nothing: t.Any = lambda *_words, **_more: ()  # noqa: E731
+    def nothing(*_words: object, **_more: object) -> tuple[()]:
+        return ()
+
     for place, name, value in (
         (node_sweep, "settings_of", lambda *_words: settings),
         (node_sweep, "open_node", lambda _name: types.SimpleNamespace(alive_here=nothing)),
