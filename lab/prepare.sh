@@ -5,21 +5,34 @@
 # prepare.sh [demo|devices|slurm|test|oldest|lock]: install what the lab needs (demo), also for the story of devices, also
 # for a real Slurm, what the checks need on top of it (test), an environment with the oldest ansible-core that is supported
 # (oldest), and one with what writes the lock files (lock).
-# Debian 12, as root. Done again, it does nothing and says so with its silence.
+# Debian 12 or 13, as root. Done again, it does nothing and says so with its silence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . lab/step.sh
+. lab/debian.sh
 kind=${1:-demo}
+require_debian
 
 LAB_PACKAGES="
     python3 python3-venv python3-libvirt libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils
     dnsmasq-base openssh-server openssh-client iproute2 procps util-linux acl busybox-static dropbear-bin
-    cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs gcc libc6-dev"
+    cpio kmod xz-utils e2fsprogs nftables nfs-ganesha nfs-ganesha-vfs bindfs gcc libc6-dev uidmap"
 DEVICES_PACKAGES="numactl pciutils"
 # the package starts its daemons where the distribution's policy (policy-rc.d) lets it; nodes of a lab have their own
-SWITCH_PACKAGES="openvswitch-switch-dpdk librte-mempool-ring23"
+SWITCH_PACKAGES="openvswitch-switch-dpdk"
 SLURM_PACKAGES="munge slurmctld slurmd slurm-client"
 TEST_PACKAGES="shellcheck mmdebstrap fdisk dpkg-dev systemd-container git genisoimage libxml2-utils groff-base xauth xvfb chromium"
+# what reads the figures of nodes; an installed one would serve this machine's
+PROMETHEUS_PACKAGES="prometheus"
+# packages that each release names or divides in its own way
+case $(os_release VERSION_ID) in
+    12) SWITCH_PACKAGES+=" librte-mempool-ring23" ;;
+    13)
+        LAB_PACKAGES+=" virtiofsd" # on 12 in qemu-system-common
+        SWITCH_PACKAGES+=" librte-mempool-ring25"
+        PROMETHEUS_PACKAGES+=" promtool"
+        ;;
+esac
 
 [ "$(id -u)" -eq 0 ] || { echo "prepare: root is needed: the lab makes network namespaces and mounts" >&2; exit 1; }
 
@@ -65,15 +78,19 @@ install_venv() {
         touch "$3"
 }
 
-# unpack PLACE PACKAGE DEPTH PATTERN...: files of a package that is not to be installed; DEPTH folders of their names are left out
+# unpack PLACE PACKAGES DEPTH PATTERN...: files of packages (names, with blanks) that are not to be installed; each has a file
+# of each pattern. DEPTH folders of their names are left out
 unpack() {
-    local place=$1 package=$2 depth=$3
+    local place=$1 packages=$2 depth=$3 file
     shift 3
     rm -rf "$place" && mkdir -p "$place" &&
         { [ -n "$lacking" ] || apt-get -qq update; } && # else apt's lists have just come, with the packages
-        (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download "$package") &&
-        dpkg-deb --fsys-tarfile "$place"/*.deb | tar -C "$place" -xf - --wildcards --strip-components="$depth" "$@" &&
-        rm "$place"/*.deb
+        # shellcheck disable=SC2086  # names, one a word
+        (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download $packages) || return
+    for file in "$place"/*.deb; do
+        dpkg-deb --fsys-tarfile "$file" | tar -C "$place" -xf - --wildcards --strip-components="$depth" "$@" || return
+        rm "$file"
+    done
 }
 
 # what a site's hosts have, and nothing else
@@ -83,9 +100,8 @@ if [ "$kind" != demo ] && [ "$kind" != devices ] && [ "$kind" != slurm ]; then
     # cloud-init's own word on what a seed may say; an installed one would set up this machine when it boots
     [ -e build/cloud-init/schema-cloud-config-v1.json ] ||
         step "cloud-init's schema" unpack build/cloud-init cloud-init 8 '*/schema-cloud-config-v1.json'
-    # what reads the figures of nodes; an installed one would serve this machine's
     [ -e build/prometheus/promtool ] ||
-        step "Prometheus" unpack build/prometheus prometheus 3 ./usr/bin/prometheus ./usr/bin/promtool
+        step "Prometheus" unpack build/prometheus "$PROMETHEUS_PACKAGES" 3 './usr/bin/prom*'
 fi
 if [ "$kind" = oldest ]; then
     venv build/oldest requirements-oldest.txt

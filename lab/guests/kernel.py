@@ -89,6 +89,9 @@ def _sha256(file: pathlib.Path) -> str:
 def unpack(file: pathlib.Path, tree: pathlib.Path) -> pathlib.Path:
     """Unpack the package into `tree`; where its kernel is."""
     run("/usr/bin/dpkg-deb", "-x", str(file), str(tree))
+    if not (tree / "lib").exists():
+        # depmod and modprobe look below /lib alone, and Debian 13's package has its modules below /usr
+        (tree / "lib").symlink_to("usr/lib")
     (kernel,) = (tree / "boot").glob("vmlinuz-*")
     return kernel
 

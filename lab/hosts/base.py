@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ PLAIN = (
 LIBVIRT = ("libvirt-daemon-system", "libvirt-clients", "qemu-system-x86", "qemu-utils")
 OFFERED = (
     "python3-venv", "python3-pip", "python3-libvirt", "nftables", "acl", "bash-completion", "environment-modules",
-    "man-db",
+    "man-db", "uidmap", *(() if platform.freedesktop_os_release()["VERSION_ID"] == "12" else ("virtiofsd",)),
 )  # fmt: skip
 SLURM = ("munge", "slurmctld", "slurmd", "slurm-client")
 """A site's own batch system, which a host may install as well."""

@@ -7,32 +7,31 @@
 #   plain       a minimal Debian with systemd, Python and sshd
 #   libvirt     what the distribution's libvirt and qemu add to it
 #   offered     packages of the distribution (debs/) and of Python (wheels/) that a host may install: its only sources
-# As root, with this machine's own sources of packages, none of which stay in a host.  In the environment, with blanks:
+# As root, of this machine's release, from its mirrors, none of which stay in a host.  In the environment, with blanks:
 #   PLAIN LIBVIRT OFFERED     packages of the distribution
 #   PIP REQUIREMENTS          pip of an environment; a file of requirements
 set -euo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 umask 022
+. "$(dirname "$0")/../debian.sh"
 place=$1
+# Python packages are built by this machine's Python for theirs
+release=$(os_release VERSION_CODENAME)
 apt=(apt-get -qq -o APT::Sandbox::User=root -o APT::Install-Recommends=false)
 
 
 make_plain() {
-    local sources=() file fetch
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
-        if [ -f "$file" ] && grep -qE '^[[:space:]]*(deb|Types:)' "$file"; then
-            sources+=("$file")
-        fi
-    done
+    local fetch
     # while the machine's sources are there, everything a host may ask for is fetched, as far as plain does not have it
     # shellcheck disable=SC2016 # for the hook's own shell
     fetch='export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"; '"${apt[*]}"' -o Dir::Cache::Archives='"$place/offered/debs"' install -y --download-only '"$LIBVIRT $OFFERED"
     mkdir -p "$place/offered/debs/partial"
+    write_sources "$release" "$place/sources.list"
     mmdebstrap --mode=root --variant=minbase --include="${PLAIN// /,}" --aptopt='APT::Install-Recommends "false"' \
         --aptopt='Acquire::Languages "none"' --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt=force-unsafe-io --customize-hook="$fetch" \
-        bookworm "$place/plain" "${sources[@]}"
+        "$release" "$place/plain" "$place/sources.list"
     rm -rf "$place/offered/debs/partial" "$place/offered/debs/lock" "$place"/plain/etc/apt/sources.list*
     (cd "$place/offered/debs" && dpkg-scanpackages --multiversion . >Packages)
     # each host gets its own from its maker

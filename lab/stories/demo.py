@@ -60,7 +60,11 @@ def find_job(front: Front, job_id: str) -> Seen:
 
 
 def follow(front: Front, job_id: str, console: Console) -> Seen:
-    """Wait for the end of a job, showing its state on a terminal."""
+    """Wait for the end of a job, showing its state on a terminal.
+
+    Raises:
+        Failure: it is held, or did not end in time; says why, and what the job has written.
+    """
     end = time.monotonic() + JOB_TIMEOUT_S
     pause = threading.Event()
     columns = (TextColumn("    "), SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -68,10 +72,18 @@ def follow(front: Front, job_id: str, console: Console) -> Seen:
         task = progress.add_task(job_id)
         while not (seen := find_job(front, job_id)).exit_status:
             progress.update(task, description=f"{job_id}: {seen.state}")
+            if seen.held:
+                raise Failure(f"{job_id} is held: {seen.held}{format_output(seen.files)}")
             if time.monotonic() > end:
-                raise Failure(f"{job_id} did not end within {JOB_TIMEOUT_S} s")
+                raise Failure(f"{job_id} ({seen.state}) did not end within {JOB_TIMEOUT_S} s{format_output(seen.files)}")
             pause.wait(LOOK_S)
     return seen
+
+
+def format_output(files: t.Iterable[str]) -> str:
+    """Return the content of a job's files, a line each with the file's name before it; "" where they have none."""
+    lines = [(path.rpartition("/")[2], line) for path in files for line in ask("cat", path).splitlines()]
+    return "".join(f"\n  {name:<14} {line}" for name, line in lines)
 
 
 def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str, str]:
@@ -83,13 +95,9 @@ def tell_job(console: Console, front: Front, title: str, line: str) -> tuple[str
     console.print(f"  {submitted.stdout.strip()}", highlight=False, markup=False)
     begin = time.monotonic()
     seen = follow(front, submitted.stdout.split()[-1], console)
-    written = ""
-    for path in seen.files:
-        text = ask("cat", path)
-        written += text
-        name = path.rpartition("/")[2]
-        for printed in text.splitlines():
-            console.print(f"    {name:<14} {printed}", highlight=False, markup=False)
+    written = format_output(seen.files)
+    for printed in written.splitlines()[1:]:
+        console.print(f"  {printed}", highlight=False, markup=False)
     took = time.monotonic() - begin
     console.print(f"    exit status {seen.exit_status}, after {took:.0f} s", highlight=False, markup=False)
     return written, seen.exit_status

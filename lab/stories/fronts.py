@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 import xml.etree.ElementTree as ET
 
@@ -23,11 +24,13 @@ class Seen:
         state: in words for people.
         files: of its output, which are there when it is over.
         exit_status: "" while it is not over.
+        held: why it is held, "" where it is not: nothing but a person's command lets it go on.
     """
 
     state: str
     files: tuple[str, ...]
     exit_status: str
+    held: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,19 +80,24 @@ def _ask_torque(ask: Ask, job: str) -> Seen | None:
     facts = {child.tag: child.text or "" for child in found}
     files = tuple(facts[key].partition(":")[2] for key in ("Output_Path", "Error_Path"))
     letter = facts["job_state"]
-    return Seen(OF_TORQUE.get(letter, letter), files, facts["exit_status"] if letter == "C" else "")
+    held = facts.get("comment", "no comment says why") if letter == "H" else ""
+    return Seen(OF_TORQUE.get(letter, letter), files, facts["exit_status"] if letter == "C" else "", held)
 
 
 def _ask_slurm(ask: Ask, job: str) -> Seen | None:
-    fields = ask("scontrol", "-o", "show", "job", job).split()
-    facts = dict(word.split("=", 1) for word in fields if "=" in word)  # no word of the story's jobs has a blank
+    answer = ask("scontrol", "show", "job", job)
+    facts = dict(word.split("=", 1) for word in answer.split() if "=" in word)  # no word of the story's jobs has a blank
     if "JobState" not in facts:
         return None
     state, (status, _, signal) = facts["JobState"], facts["ExitCode"].partition(":")
     # an interactive job has no file
     files = tuple({facts[key] for key in ("StdOut", "StdErr") if key in facts})
     over = "" if state in OF_SLURM else status if signal == "0" else f"{status}:{signal}"
-    return Seen(OF_SLURM.get(state, state.lower()), files, over)
+    held = ""
+    if facts["Reason"].startswith("JobHeld"):
+        comment = re.search(r"^ *AdminComment=(.*)$", answer, re.MULTILINE)
+        held = comment[1] if comment else facts["Reason"]
+    return Seen(OF_SLURM.get(state, state.lower()), files, over, held)
 
 
 FRONTS = {

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import sys
 
 import pytest
+from rich.console import Console
 
 from lab import batch
 from lab.stories import demo, fronts, session
@@ -25,15 +28,32 @@ BOTH = ("/home/alice/a.o1", "/home/alice/a.e1")
     [
         (batch.TORQUE, QSTAT.format("R"), Seen("its guest starts, or its script runs", BOTH, "")),
         (batch.TORQUE, QSTAT.format("C"), Seen("ended", BOTH, "37")),
+        (
+            batch.TORQUE, QSTAT.format("H").replace("<exit", "<comment>vtorque: held: no bridge</comment><exit"),
+            Seen("held", BOTH, "", "vtorque: held: no bridge"),
+        ),
         (batch.TORQUE, "<Data/>", None),
         (batch.SLURM, SCONTROL.format("COMPLETING", "37:0"), Seen("its guest goes", (OUT,), "")),
         (batch.SLURM, SCONTROL.format("FAILED", "37:0"), Seen("failed", (OUT,), "37")),
         (batch.SLURM, SCONTROL.format("CANCELLED", "0:15"), Seen("cancelled", (OUT,), "0:15")),
+        (
+            batch.SLURM,
+            SCONTROL.format("PENDING", "0:0").replace("None", "JobHeldUser") + "\n   AdminComment=vtorque: held: a=b c\n",
+            Seen("queued", (OUT,), "", "vtorque: held: a=b c"),
+        ),
         (batch.SLURM, "", None),
     ],
 )  # fmt: skip
 def test_job_is_read_as_its_batch_system_shows_it(system: str, answer: str, seen: Seen | None) -> None:
     assert FRONTS[system].find(lambda *_command: answer, "1") == seen
+
+
+def test_story_ends_at_a_held_job_with_its_reason_and_what_it_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer who waits for nothing sees no cause: a held job goes on by a person's command alone."""
+    monkeypatch.setattr(demo, "ask", lambda *command: "vtorque: br0 is missing\n" if command[0] == "cat" else "")
+    front = dataclasses.replace(FRONTS[batch.TORQUE], find=lambda _ask, _job: Seen("held", BOTH, "", "no bridge"))
+    with pytest.raises(demo.Failure, match=r"(?s)1\.fe is held: no bridge\n.*a\.e1 +vtorque: br0 is missing"):
+        demo.follow(front, "1.fe", Console(file=io.StringIO()))
 
 
 @pytest.mark.parametrize("system", sorted(batch.SYSTEMS))
