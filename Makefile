@@ -212,9 +212,9 @@ else
 endif
 
 .PHONY: test-fresh
-test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian that has nothing but git and make
+test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian of the release that this machine is not (RELEASE=bookworm|trixie), with git and make alone
 	@lab/prepare.sh test
-	@tests/fresh.sh "$(FRESH)"
+	@tests/fresh.sh $(RELEASE:%=--release %) "$(FRESH)"
 
 .PHONY: bench
 bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|warm|survive|nodes|cache|boot|slurm|page|devices)

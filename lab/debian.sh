@@ -8,8 +8,9 @@
 DEBIAN_RELEASES="12 bookworm
 13 trixie"
 
-# os_release NAME: the value of that name in this machine's description of its system
-os_release() { (. /etc/os-release && printf '%s\n' "${!1-}"); }
+# os_release NAME [ROOT]: the value of that name in the description of this machine's system, or of that below ROOT
+# shellcheck source=/dev/null
+os_release() { (. "${2:-}/etc/os-release" && printf '%s\n' "${!1-}"); }
 
 # require_debian: refuse another system in one sentence, before anything is installed
 require_debian() {
@@ -40,6 +41,7 @@ write_sources() {
 }
 
 # "suite mirror" of each source; a source may name its suite "stable", so both names count
+# shellcheck disable=SC2016  # apt replaces these
 apt_index() {
     apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages'
     apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages'

@@ -83,10 +83,11 @@ install_venv() {
 unpack() {
     local place=$1 packages=$2 depth=$3 file
     shift 3
-    rm -rf "$place" && mkdir -p "$place" &&
-        { [ -n "$lacking" ] || apt-get -qq update; } && # else apt's lists have just come, with the packages
-        # shellcheck disable=SC2086  # names, one a word
-        (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download $packages) || return
+    rm -rf "$place" && mkdir -p "$place" || return
+    # else apt's lists have just come, with the packages
+    [ -n "$lacking" ] || apt-get -qq update || return
+    # shellcheck disable=SC2086  # names, one a word
+    (cd "$place" && apt-get -qq -o APT::Sandbox::User=root download $packages) || return
     for file in "$place"/*.deb; do
         dpkg-deb --fsys-tarfile "$file" | tar -C "$place" -xf - --wildcards --strip-components="$depth" "$@" || return
         rm "$file"

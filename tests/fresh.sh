@@ -3,46 +3,47 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# fresh.sh [COMMAND...]: run each command ("make demo") in a clone of what is committed, on a Debian that
+# fresh.sh [--release RELEASE] [COMMAND...]: run each command ("make demo") in a clone of what is committed, on a Debian that
 # has nothing but git, make and certificates: so that no missing install step hides behind what this machine has.
-# The Debian is a directory in namespaces of its own (mounts, processes).  Of this machine it gets the network, the kernel
-# and, for the run, the settings of its sources of packages.
+# RELEASE is bookworm or trixie; without it, that of the two which this machine is not.
+# The Debian is a directory in namespaces of its own (mounts, processes).  Of this machine it gets the network, the kernel,
+# the mirrors of packages and, for the run, the settings of apt and pip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . lab/step.sh
+. lab/debian.sh
 [ "$(id -u)" -eq 0 ] || { echo "fresh: root is needed: a root file system is made, and a lab in it" >&2; exit 1; }
+release=$(other_release)
+if [ "${1:-}" = --release ]; then
+    release=${2:-}
+    shift 2
+fi
+grep -q " $release$" <<<"$DEBIAN_RELEASES" || { echo "fresh: --release $release: $(awk '{ print $2 }' <<<"$DEBIAN_RELEASES" | paste -sd' ')" >&2; exit 2; }
 [ $# -gt 0 ] || set -- "make demo"
-place=$PWD/build/fresh
+place=$PWD/build/fresh-$release
 root=$place/root
 export STEP_LOG=$place/log LC_ALL=C.UTF-8
 mkdir -p "$place"
 : >"$STEP_LOG"
 
-sources() {
-    local file
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
-        if [ -f "$file" ] && grep -qE '^[[:space:]]*(deb|Types:)' "$file"; then
-            echo "$file"
-        fi
-    done
-}
-
 # one file system: what a run mounts is in its own namespace, and what it left is only files
 remove() { rm -rf --one-file-system "$root"; }
 
 make_debian() {
-    local found
-    mapfile -t found < <(sources)
+    write_sources "$release" "$place/sources.list"
     mmdebstrap --mode=root --variant=minbase --include=git,make,ca-certificates \
-        --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io bookworm "$place/debian.new" "${found[@]}"
+        --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io "$release" "$place/debian.new" "$place/sources.list"
+    [ "$(os_release VERSION_CODENAME "$place/debian.new")" = "$release" ]
     mv "$place/debian.new" "$place/debian"
 }
 
 furnish() {
     cp -a "$place/debian" "$root"
     # what is there may be links, which would lead a copy out of the root
-    rm -rf "$root"/etc/{apt,ssl/certs,resolv.conf,hosts}
-    cp -aL /etc/apt /etc/resolv.conf /etc/hosts "$root/etc/"
+    rm -rf "$root"/etc/{apt/sources.list*,ssl/certs,resolv.conf,hosts}
+    cp "$place/sources.list" "$root/etc/apt/"
+    cp -aL /etc/apt/apt.conf.d "$root/etc/apt/"
+    cp -aL /etc/resolv.conf /etc/hosts "$root/etc/"
     cp -aL /etc/ssl/certs "$root/etc/ssl/"
     if [ -f /etc/pip.conf ]; then cp -L /etc/pip.conf "$root/etc/"; fi
     if [ -d ~/.config/pip ]; then mkdir -p "$root/root/.config" && cp -aL ~/.config/pip "$root/root/.config/"; fi
@@ -75,14 +76,14 @@ run() {
 rm -rf --one-file-system "$place/debian.new"
 remove
 trap remove EXIT
-[ -d "$place/debian" ] || step "a Debian with git, make and certificates" make_debian
+[ -d "$place/debian" ] || step "Debian $release with git, make and certificates" make_debian
 step "a copy of it, and a clone of $(git rev-parse --short HEAD)" furnish
 if ! git diff --quiet HEAD; then
     echo "  (what is not committed is not in it)"
 fi
 for command in "$@"; do
-    echo "== fresh: $command"
+    echo "== fresh, $release: $command"
     begin=$SECONDS
     run "$command"
-    echo "== fresh: $command: $((SECONDS - begin)) s"
+    echo "== fresh, $release: $command: $((SECONDS - begin)) s"
 done

@@ -14,12 +14,12 @@ set -euo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 umask 022
+# shellcheck source=lab/debian.sh
 . "$(dirname "$0")/../debian.sh"
 place=$1
 # Python packages are built by this machine's Python for theirs
 release=$(os_release VERSION_CODENAME)
 apt=(apt-get -qq -o APT::Sandbox::User=root -o APT::Install-Recommends=false)
-
 
 make_plain() {
     local fetch

@@ -75,7 +75,8 @@ def follow(front: Front, job_id: str, console: Console) -> Seen:
             if seen.held:
                 raise Failure(f"{job_id} is held: {seen.held}{format_output(seen.files)}")
             if time.monotonic() > end:
-                raise Failure(f"{job_id} ({seen.state}) did not end within {JOB_TIMEOUT_S} s{format_output(seen.files)}")
+                output = format_output(seen.files)
+                raise Failure(f"{job_id} ({seen.state}) did not end within {JOB_TIMEOUT_S} s{output}")
             pause.wait(LOOK_S)
     return seen
 

@@ -86,7 +86,8 @@ def _ask_torque(ask: Ask, job: str) -> Seen | None:
 
 def _ask_slurm(ask: Ask, job: str) -> Seen | None:
     answer = ask("scontrol", "show", "job", job)
-    facts = dict(word.split("=", 1) for word in answer.split() if "=" in word)  # no word of the story's jobs has a blank
+    # no word of the story's jobs that is read by its name has a blank
+    facts = dict(word.split("=", 1) for word in answer.split() if "=" in word)
     if "JobState" not in facts:
         return None
     state, (status, _, signal) = facts["JobState"], facts["ExitCode"].partition(":")

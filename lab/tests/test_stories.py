@@ -38,8 +38,8 @@ BOTH = ("/home/alice/a.o1", "/home/alice/a.e1")
         (batch.SLURM, SCONTROL.format("CANCELLED", "0:15"), Seen("cancelled", (OUT,), "0:15")),
         (
             batch.SLURM,
-            SCONTROL.format("PENDING", "0:0").replace("None", "JobHeldUser") + "\n   AdminComment=vtorque: held: a=b c\n",
-            Seen("queued", (OUT,), "", "vtorque: held: a=b c"),
+            SCONTROL.format("PENDING", "0:0").replace("None", "JobHeldUser") + "\n   AdminComment=held: a=b c\n",
+            Seen("queued", (OUT,), "", "held: a=b c"),
         ),
         (batch.SLURM, "", None),
     ],
