@@ -46,6 +46,11 @@ PYTEST := env --default-signal PYTHONPATH=build/import $(PY) -m pytest
 # tests that become other users in this process: these may not lean on what only this checkout lets them read
 CLOSED := tests/closed.sh
 POOL := build/pool
+# the commands that end well record what they ran with: tests/support.py
+RECORD := $(PY) tests/support.py record
+# what may differ with the releases of libvirt, QEMU, nftables, Slurm and Python, in a few minutes
+JOBS := $(addprefix tests/e2e/,test_kinds.py test_warm.py attacks/test_hostile_guest.py slurm/test_one_job.py \
+slurm/test_suspended.py test_checkpoint.py)
 
 .PHONY: help
 help: ## this list
@@ -114,6 +119,7 @@ oldest: prepare-test ## unit tests, modules and a role with the oldest ansible-c
 	@lab/prepare.sh oldest
 	@$(CLOSED) env --default-signal PYTHONPATH=build/import build/oldest/bin/python -m pytest -q tests/unit/plugins/{action,inventory,modules}
 	@VENV=$$PWD/build/oldest tests/collection.sh integration seed inventory_pbs_nodefile site_config
+	@$(RECORD) --python build/oldest/bin/python "make oldest"
 
 sanity integration galaxy: prepare-test ## ansible-test sanity; ansible-test integration; galaxy-importer
 	@echo "== $@"
@@ -129,6 +135,7 @@ molecule-hosts: prepare-test runtime images
 	@echo "== molecule, on hosts"
 	@$(call FORGET,==)
 	@$(MOLECULE) $(if $(FULL),$(ON_HOSTS),--base-config molecule/short.yml $(ON_HOSTS) --exclude common --exclude compute_node --exclude frontend --exclude host_profile --exclude refused --exclude slurm)
+	@$(RECORD) --batch torque "make molecule-hosts"
 
 molecule-image: prepare-test
 	@echo "== molecule, an image"
@@ -142,22 +149,38 @@ lab-tests: prepare-test runtime images ## the lab against the recorded facts of 
 kvm: prepare-test runtime images ## a job by KVM, in a machine of the lab that has one
 	@echo "== kvm"
 	@$(PYTEST) -q --durations=5 $(SHORT) tests/e2e/kvm
+	@$(RECORD) --batch torque "make kvm"
 
 e2e: prepare-test runtime images ## jobs in real guests, on the lab (BATCH=slurm: all that run on Slurm)
 	@echo "== end to end"
 ifeq ($(BATCH),slurm)
 	@$(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile -m slurm tests/e2e
+	@$(RECORD) --batch slurm "make e2e BATCH=slurm"
 else
 	@: 'the roles install while an image is made, and tests run that need none of it'; $(LAB) install & installing=$$!; failed=; \
 	export VTORQUE_START_WAY=$(START_WAY); \
 	lab/debian_image.sh $(POOL) && $(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(FURNISHED) || failed=yes; wait $$installing || exit; \
 	VTORQUE_BY_ROLES=1 $(PYTEST) -q --durations=30 -n $(LABS) --dist loadfile --no-loadscope-reorder $(SHORT) tests/e2e \
 	--ignore=tests/e2e/kvm $(FURNISHED:%=--ignore=%) || failed=yes; [ -z "$$failed" ]
+	@$(RECORD) --batch torque --batch slurm "make e2e"
 endif
+
+.PHONY: jobs
+jobs: $(IMPORT) ## a short set of jobs in guests, on Torque's stand-in and on Slurm: what may differ between releases of the distribution
+	@echo "== jobs"
+	@lab/prepare.sh jobs
+	@$(LAB) runtime
+	@for guest in tiny tiny-9p; do $(LAB).guests $$guest --pool $(POOL) || exit; done
+	@$(PYTEST) -q --durations=10 -n $(LABS) --dist loadfile $(SHORT) $(JOBS)
+	@$(RECORD) --batch torque --batch slurm "make jobs"
 
 .PHONY: docs
 docs: prepare-test ## the manuals and the reference of plugins and roles as web pages, in build/docs/html
 	@tests/collection.sh docs
+
+.PHONY: support
+support: prepare-test ## fold what commands on this machine and `make test-fresh` ran with into the table of supported versions
+	@$(PY) tests/support.py merge && PYTHONPATH=build/import $(PY) tests/generated.py
 
 .PHONY: generated
 generated: prepare-test ## write anew what repeats a table or a parser: tables of pages, manual pages, options of roles

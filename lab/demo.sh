@@ -12,6 +12,9 @@ export STEP_LOG=build/log/demo.log
 mkdir -p build/log && : >"$STEP_LOG"
 . lab/step.sh
 
+. lab/debian.sh
+require_debian # before anything is printed of what this machine will do
+
 GUEST=${GUEST:-tiny}
 LAB=(build/runtime/bin/python -m lab)
 case $GUEST in
@@ -97,4 +100,6 @@ if [ "$STORY" = survive ]; then
     build/runtime/bin/python -m lab.stories.survive
 else
     build/runtime/bin/python -m lab.stories.demo --image "$image" --batch "$BATCH"
+    [ "$GUEST" != tiny ] || build/runtime/bin/python tests/support.py record --batch "$BATCH" \
+        "make demo$([ "$BATCH" = torque ] || echo " BATCH=$BATCH")"
 fi

@@ -2,9 +2,9 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# prepare.sh [demo|devices|slurm|test|oldest|lock]: install what the lab needs (demo), also for the story of devices, also
-# for a real Slurm, what the checks need on top of it (test), an environment with the oldest ansible-core that is supported
-# (oldest), and one with what writes the lock files (lock).
+# prepare.sh [demo|devices|slurm|jobs|test|oldest|lock]: install what the lab needs (demo), also for the story of devices, also
+# for a real Slurm, what tests of jobs need on top of it (jobs), and what the checks need (test), an environment with the
+# oldest ansible-core that is supported (oldest), and one with what writes the lock files (lock).
 # Debian 12 or 13, as root. Done again, it does nothing and says so with its silence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,7 +53,7 @@ wanted=$LAB_PACKAGES
 case $kind in
     demo) ;;
     devices) wanted="$wanted $DEVICES_PACKAGES" ;;
-    slurm) wanted="$wanted $SLURM_PACKAGES" ;;
+    slurm | jobs) wanted="$wanted $SLURM_PACKAGES" ;;
     *) wanted="$wanted $SLURM_PACKAGES $SWITCH_PACKAGES $TEST_PACKAGES" ;;
 esac
 # shellcheck disable=SC2086  # names, one a word
@@ -96,8 +96,9 @@ unpack() {
 
 # what a site's hosts have, and nothing else
 venv build/runtime requirements.lock --require-hashes --only-binary :all:
-if [ "$kind" != demo ] && [ "$kind" != devices ] && [ "$kind" != slurm ]; then
-    venv build/venv requirements-dev.txt
+case $kind in demo | devices | slurm) exit 0 ;; esac
+venv build/venv requirements-dev.txt
+if [ "$kind" != jobs ]; then
     # cloud-init's own word on what a seed may say; an installed one would set up this machine when it boots
     [ -e build/cloud-init/schema-cloud-config-v1.json ] ||
         step "cloud-init's schema" unpack build/cloud-init cloud-init 8 '*/schema-cloud-config-v1.json'

@@ -85,5 +85,10 @@ for command in "$@"; do
     echo "== fresh, $release: $command"
     begin=$SECONDS
     run "$command"
+    # what ran there is no less a run: `make support`
+    mkdir -p build/support
+    if [ -d "$root/root/vtorque/build/support" ]; then
+        cp "$root"/root/vtorque/build/support/*.yml build/support/
+    fi
     echo "== fresh, $release: $command: $((SECONDS - begin)) s"
 done

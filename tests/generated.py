@@ -19,6 +19,7 @@ from ansible_collections.mikelangelo.vtorque.tests.texts import (
     holes,
     man,
     parameters,
+    support,
     time_budget,
     wire,
 )
@@ -29,11 +30,14 @@ KEYS_MARK = "<!-- below: made by `make generated` out of the table of keys -->\n
 VERBS_MARK = "<!-- below: made by `make generated` out of vmgr's own parser -->\n\n"
 FORMATS_MARK = "<!-- below: made by `make generated` out of the classes and constants themselves -->\n\n"
 TIMES_MARK = "<!-- below: made by `make generated` out of module_utils/time_budget.py -->\n\n"
+SUPPORT_MARK = "<!-- below: made by `make generated` out of tests/texts/support.yml -->\n\n"
 HOLES_MARK = "<!-- below: made by `make generated` out of tests/texts/holes.yml -->\n\n"
 END = "<!-- above: made -->\n"
 """From here on a file has text of its own again."""
 
 FILES: dict[str, tuple[str, t.Callable[[], str]]] = {
+    "README.md": (SUPPORT_MARK, support.versions),
+    "docs/admin/requirements.md": (SUPPORT_MARK, support.runs),
     "roles/common/meta/argument_specs.yml": (f"      # {MARK}\n", parameters.options),
     "docs/admin/parameters.md": (f"<!-- {MARK} -->\n\n", parameters.page),
     "docs/user/keys.md": (KEYS_MARK, commands.keys_table),
