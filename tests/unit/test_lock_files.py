@@ -19,47 +19,74 @@ import zipfile
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAIRS = [("requirements.txt", "requirements.lock"), ("requirements-libvirt.txt", "requirements-libvirt.lock")]
+PYTHONS = ("3.11", "3.12", "3.13")
 
 
 def wanted(name: str) -> list[Requirement]:
     """The requirements of a file, without remarks."""
     lines = (line.partition("#")[0].strip() for line in (ROOT / name).read_text(encoding="utf-8").splitlines())
-    return [Requirement(line) for line in lines if line]
+    return [Requirement(line) for line in lines if line and not line.startswith("-r")]
 
 
-def locked(name: str) -> dict[str, tuple[Requirement, list[str]]]:
-    """The requirements of a lock file with their digests, by name."""
+def locked(name: str, python: str) -> dict[str, tuple[Requirement, list[str]]]:
+    """The requirements of a lock file that hold for a Python, with their digests, by name; none has two versions."""
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    found = {}
+    found: dict[str, tuple[Requirement, list[str]]] = {}
     for line in lines:
         requirement, *digests = re.split(r"\s+--hash=", line.strip())
         one = Requirement(requirement)
-        found[canonicalize_name(one.name)] = (one, digests)
+        if one.marker is None or one.marker.evaluate({"python_version": python, "python_full_version": f"{python}.0"}):
+            assert canonicalize_name(one.name) not in found, line
+            found[canonicalize_name(one.name)] = (one, digests)
     return found
 
 
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("wish", "lock"), PAIRS)
-def test_lock_fulfils_the_wish(wish: str, lock: str) -> None:
+def test_lock_fulfils_the_wish(wish: str, lock: str, python: str) -> None:
     """Each library that we ask for is there, in a version that we can have."""
-    there = locked(lock)
+    there = locked(lock, python)
     for one in wanted(wish):
         versions = {spec.version for spec in there[canonicalize_name(one.name)][0].specifier}
         assert [version for version in versions if version in one.specifier], one
 
 
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("lock", [lock for wish, lock in PAIRS])
-def test_each_library_has_one_version_and_its_digests(lock: str) -> None:
+def test_each_library_has_one_version_and_its_digests(lock: str, python: str) -> None:
     """And no package index is named: a site has its own."""
-    for name, (one, digests) in locked(lock).items():
+    for name, (one, digests) in locked(lock, python).items():
         assert [spec.operator for spec in one.specifier] == ["=="], name
         assert digests, name
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in digests), name
     assert "://" not in (ROOT / lock).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("python", "ansible"), [("3.11", "2.19"), ("3.12", "2.21"), ("3.13", "2.21")])
+def test_each_python_has_its_newest_ansible_core(python: str, ansible: str) -> None:
+    """ansible-core 2.20 and later want Python 3.12: one list serves hosts of both."""
+    (version,) = locked("requirements.lock", python)["ansible-core"][0].specifier
+    assert version.version.rpartition(".")[0] == ansible
+
+
+def test_ansible_warns_of_versions_that_were_not_tried() -> None:
+    """From the oldest of `make oldest` to the newest of the lock file none is warned of; none at all is refused."""
+    (wish,) = [one.specifier for one in wanted("requirements.txt") if one.name == "ansible-core"]
+    (oldest,) = [one.specifier for one in wanted("requirements-oldest.txt") if one.name == "ansible-core"]
+    warned_not = SpecifierSet(
+        yaml.safe_load((ROOT / "meta/runtime.yml").read_text(encoding="utf-8"))["requires_ansible"]
+    )
+    assert all(version in warned_not for version in ("2.18.0", "2.19.14", "2.20.0", "2.21.5"))
+    assert "2.18.0" in oldest
+    assert "2.17.14" not in wish
+    assert "2.22.0" in wish
+    assert "2.22.0" not in warned_not
 
 
 def wheel(place: pathlib.Path, content: str) -> pathlib.Path:

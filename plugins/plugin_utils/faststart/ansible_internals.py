@@ -9,7 +9,7 @@ of Ansible itself do.
 Each function is one reach.  It raises `AnsibleChanged` where ansible-core has not what it expects, and the caller then
 does without: where playing needs it (`forget_collection`, `playbook_program`), by plain ansible-playbook; what only
 saves time (`load_modules`, `list_no_plugins`, `remove_temporary_files`) is left out.  All of them hold for
-ansible-core 2.18 and 2.19, and the tests of this file, one a reach, name those that a new ansible-core has changed.
+ansible-core 2.18 to 2.21, and the tests of this file, one a reach, name those that a new ansible-core has changed.
 """
 
 from __future__ import annotations
