@@ -15,7 +15,6 @@ import pathlib
 import re
 import typing as t
 
-from ...errors import SiteFault
 from ..pool.images import Image
 
 if t.TYPE_CHECKING:
@@ -23,9 +22,6 @@ if t.TYPE_CHECKING:
 
 FORM = 2
 """Of the facts, and of what a template's directory holds."""
-OPENS_TWICE = 11_002_000
-"""From this libvirt on (11.2.0) a saved state is opened once for its header and once more for the rest
-(`qemuSaveImageGetMetadata`, `qemuSaveImageOpen`): what comes through a FIFO comes once."""
 CPUINFO = pathlib.Path("/proc/cpuinfo")
 _OF_PROCESSOR = re.compile(r"^(vendor_id|model name|stepping|microcode|flags|Features)\s*:\s*(.*)$", re.MULTILINE)
 
@@ -39,17 +35,11 @@ def facts_of_node(domains: Domains, cpuinfo: pathlib.Path = CPUINFO) -> dict[str
 
     Raises:
         NodeFault: libvirt does not answer.
-        SiteFault: no guest can start from a template with this libvirt.
         OSError: the processor is not known.
     """
-    versions = domains.versions()
-    if (number := int(versions["libvirt"])) >= OPENS_TWICE:
-        version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
-        why = f"libvirt {version} opens a saved state twice, and the memory of a template can be read once"
-        raise SiteFault("a start from a template", why, "guests boot; set warm_start: false")
     processor = dict(_OF_PROCESSOR.findall(cpuinfo.read_text(encoding="utf-8", errors="replace")))
     return {
-        **versions,
+        **domains.versions(),
         "processor": hashlib.sha256(json.dumps(processor, sort_keys=True).encode()).hexdigest(),
         "kernel": os.uname().release,
     }

@@ -4,8 +4,11 @@
 """A template's memory on its way into a guest: through a FIFO, behind another header, and without a copy of it.
 
 The digest is taken on the way.  The last piece is held back until it is known: a state without its end never runs.
-Whoever opens the FIFO when that is over, or too late, reads its end at once, and does not wait for ever: libvirt from
-11.2 on opens a saved state twice.
+
+Each opening reads from the beginning, since libvirt from 11.2 on opens a saved state twice: once for its header
+(`qemuSaveImageGetMetadata`), and once for header and memory (`qemuSaveImageOpen`).  Older ones open it once.  A FIFO
+serves one opening: before its reader gets a byte, another FIFO has its name, so that no two readers share one.
+An opening after the end, or too late, reads the end at once, and does not wait for ever.
 """
 
 from __future__ import annotations
@@ -25,7 +28,10 @@ from ...system.clock import Deadline
 
 PIECE = 1 << 20
 PIPE = 1 << 20
-"""Bytes that wait for qemu: with the usual 64 KiB the two programs are switched twice as often."""
+"""Bytes that wait for qemu: with the usual 64 KiB the two programs are switched twice as often.
+
+A saved state is longer, so that a reader of its header alone never has all of it.
+"""
 LOOK_S = 0.01
 """Between two looks whether somebody reads."""
 LOOK_AGAIN_S = 1.0
@@ -34,7 +40,7 @@ END_S = 5.0
 
 
 class MemoryFeed:
-    """Writes into a FIFO while somebody reads it; a context manager, which takes the FIFO away.
+    """Writes header and memory to each reader of a FIFO, until one has all; a context manager, which removes the FIFO.
 
     Args:
         fifo: where it is to be; its directory is root's.
@@ -51,14 +57,13 @@ class MemoryFeed:
     def __init__(
         self, fifo: pathlib.Path, header: bytes, memory: pathlib.Path, begin: int, sha256: str, deadline: Deadline
     ) -> None:
-        self.fifo = fifo
+        self.fifo, self._next = fifo, fifo.with_name(f"{fifo.name}.next")
         self._header, self._begin, self._sha256, self._deadline = header, begin, sha256, deadline
         self._fed, self._over = threading.Event(), threading.Event()
         self._why = ""
         self._memory = os.open(memory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            fifo.unlink(missing_ok=True)
-            os.mkfifo(fifo, 0o600)
+            self._place_fifo()
         except BaseException:
             os.close(self._memory)
             raise
@@ -71,7 +76,8 @@ class MemoryFeed:
     def __exit__(self, *_error: object) -> None:
         self._over.set()
         self._thread.join(END_S)
-        self.fifo.unlink(missing_ok=True)
+        for path in (self.fifo, self._next):
+            path.unlink(missing_ok=True)
 
     def check(self) -> None:
         """See that all of it was passed on.
@@ -80,7 +86,7 @@ class MemoryFeed:
             VTorqueError: it was not; says why.
         """
         if not self._fed.wait(END_S):
-            raise VTorqueError(f"memory {self.fifo}", "is still being read")
+            raise VTorqueError(f"memory {self.fifo}", "was not read to its end")
         if self._why:
             raise VTorqueError("the template's memory", self._why)
 
@@ -92,10 +98,12 @@ class MemoryFeed:
     def _run(self) -> None:
         try:
             with contextlib.closing(_Descriptor(self._memory)):
-                pipe = self._open()
-                if pipe is not None:
-                    with contextlib.closing(_Descriptor(pipe)):
+                while not self._fed.is_set() and (pipe := self._open()) is not None:
+                    # a reader that wants no more has read a header, or says itself what is wrong
+                    with contextlib.closing(_Descriptor(pipe)), contextlib.suppress(BrokenPipeError):
+                        self._place_fifo()
                         self._feed(pipe)
+                        self._fed.set()
         except OSError as error:
             self._why = self._why or f"was not taken: {error.strerror or error}"
         finally:
@@ -111,8 +119,14 @@ class MemoryFeed:
                 with contextlib.suppress(OSError):  # a system may allow less
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE)
                 return pipe
-        self._why = "was asked for by nobody"
+        self._why = "was read to its end by nobody"
         return None
+
+    def _place_fifo(self) -> None:
+        """Give the next reader a FIFO of its own."""
+        self._next.unlink(missing_ok=True)
+        os.mkfifo(self._next, 0o600)
+        self._next.rename(self.fifo)
 
     def _open_now(self) -> int | None:
         """Open the FIFO where somebody reads it, or waits for that; None: nobody does."""

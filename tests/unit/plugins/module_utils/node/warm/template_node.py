@@ -77,6 +77,10 @@ class GuestOfTemplate(threading.Thread):
             stream.read(1)
 
 
+OPENS_TWICE = 11_002_000
+"""From this libvirt on it opens a saved state once for its header, and once for all (qemuDomainRestoreInternal)."""
+
+
 class WarmConnection(Connection):
     """libvirt that restores from a FIFO, and is perhaps restarted before a call."""
 
@@ -109,6 +113,9 @@ class WarmConnection(Connection):
 
     def restore_paused(self, path: pathlib.Path) -> None:
         hypervisor = t.cast("WarmHypervisor", self.hypervisor)
+        if int(hypervisor.libvirt) >= OPENS_TWICE:
+            with path.open("rb", buffering=0) as stream:
+                header_module.read_header(stream)
         with path.open("rb") as stream:
             header = header_module.read_header(stream)
             memory = stream.read()

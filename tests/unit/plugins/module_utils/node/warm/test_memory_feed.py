@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import pathlib
@@ -14,6 +13,7 @@ import threading
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm import memory_feed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.memory_feed import PIECE, PIPE, MemoryFeed
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
@@ -51,13 +51,34 @@ def test_memory_that_is_not_the_recorded_one_has_no_end(memory: pathlib.Path, sp
     assert (b"header" + spoilt).startswith(received)
 
 
-def test_reader_that_ends_early_ends_the_feed(memory: pathlib.Path) -> None:
+@pytest.mark.parametrize("read", [[], [0], [6], [10], [PIECE + 10], [6, 6, PIECE]])
+def test_each_opening_reads_from_the_beginning(memory: pathlib.Path, read: list[int]) -> None:
+    """libvirt from 11.2 on reads the header, closes the file, and opens it at once to read header and memory."""
+    fifo = memory.with_name("fifo")
+    with MemoryFeed(fifo, b"header", memory, 4, SHA256, Deadline.after(60.0)) as feed:
+        for size in read:
+            with fifo.open("rb", buffering=0) as stream:
+                while size > 0 and (piece := stream.read(size)):
+                    size -= len(piece)
+        assert read_in_time(fifo) == b"header" + CONTENT[4:]
+        feed.check()
+    assert [path.name for path in memory.parent.iterdir()] == ["mem"]
+
+
+@pytest.mark.parametrize("read", [1, 6, 10, len(CONTENT)])
+def test_memory_that_no_reader_took_whole_is_missed(
+    memory: pathlib.Path, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_feed, "END_S", 0.2)
     fifo = memory.with_name("fifo")
     with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(60.0)) as feed:
-        with fifo.open("rb") as stream:
-            stream.read(10)
-        with pytest.raises(VTorqueError, match="was not taken"):
+        with fifo.open("rb", buffering=0) as stream:
+            stream.read(read)
+        assert feed.why == ""  # who stopped knows why
+        with pytest.raises(VTorqueError, match="was not read to its end"):
             feed.check()
+    with pytest.raises(VTorqueError, match="nobody"):
+        feed.check()
 
 
 def test_fifo_that_nobody_opens_goes_with_the_feed(memory: pathlib.Path) -> None:
@@ -69,15 +90,11 @@ def test_fifo_that_nobody_opens_goes_with_the_feed(memory: pathlib.Path) -> None
         feed.check()
 
 
-@pytest.mark.parametrize("first", [10, len(CONTENT) + 6], ids=["after the header", "after the end"])
-def test_second_reader_is_not_left_waiting(memory: pathlib.Path, first: int) -> None:
-    """libvirt from 11.2 on reads the header, closes the file, and opens it once more."""
+def test_reader_that_comes_after_the_end_is_not_left_waiting(memory: pathlib.Path) -> None:
     fifo = memory.with_name("fifo")
     with MemoryFeed(fifo, b"header", memory, 0, SHA256, Deadline.after(60.0)) as feed:
-        with fifo.open("rb") as stream:
-            assert len(stream.read(first)) == first
-        with contextlib.suppress(VTorqueError):
-            feed.check()
+        assert len(fifo.read_bytes()) == len(CONTENT) + 6
+        feed.check()
         assert read_in_time(fifo) == b""
 
 
