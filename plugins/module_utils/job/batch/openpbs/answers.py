@@ -17,7 +17,7 @@ import typing as t
 
 from ....errors import SiteFault
 from ....text import printable
-from ....wire.messages import HOST_NAME
+from ....wire.messages import HOST_NAME, JOB_ID
 from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode, UnknownJob
 from ..shared.exec_hosts import read_slots
@@ -30,6 +30,7 @@ STATES = {"B": "Q", "F": "C", "X": "C", "M": "C", "U": "S"}
 that another server has is over here."""
 READS = "vTorque reads the answers of OpenPBS 23.06"
 _CHUNK = re.compile(rf"(?P<host>{HOST_NAME})(:[0-9]{{1,5}})?/[0-9]{{1,6}}(\*(?P<slots>[0-9]{{1,6}}))?")
+_JOB = re.compile(rf"{JOB_ID}(/[0-9]{{1,6}})?")
 _FIRST_BRACE = re.compile(r"^[ \t\ufeff]*\{", re.MULTILINE)
 _QUOTED = 120
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -302,8 +303,12 @@ def _node(form: object, name: str, preface: str) -> BatchNode:
 
 
 def _jobs_of(value: object, what: str) -> frozenset[str]:
-    """The jobs of `["0.p0/0", "0.p0/1"]`, or of the same as one text."""
+    """The jobs of `["3.fe", "5[1].fe"]`, as JSON has them, or of `3.fe/0, 3.fe/1, 5[1].fe/2`, as the server does.
+
+    `pbsnodes -F json` cuts the slot off and names a job once for all that stand side by side (23.06.06, and the sources
+    of 2026-04-10: `encode_to_json`), so that no slot can be counted here: `resources_assigned` has how many.
+    """
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) and ("/" in part or not part) for part in parts):
+    if not isinstance(parts, list) or not all(isinstance(part, str) and _JOB.fullmatch(part) for part in parts if part):
         raise SiteFault(what, f"jobs is {str(value)[:40]!r}, which OpenPBS never writes", READS)
     return frozenset(part.partition("/")[0] for part in parts if part)

@@ -198,9 +198,9 @@ def test_recorded_nodes_are_read() -> None:
 
 def test_node_with_jobs_note_and_a_resource_of_the_sites() -> None:
     answer = json.loads(NODES)
-    answer["nodes"]["p1"].update(state="offline,job-busy", comment="vtorque: x", jobs=["0.p0/0", "0.p0/1", "4[1].p0/0"])
+    answer["nodes"]["p1"].update(state="offline,job-busy", comment="vtorque: x", jobs=["0.p0", "4[1].p0", "0.p0"])
     answer["nodes"]["p1"]["resources_available"]["vm"] = "True"
-    answer["nodes"]["p2"]["jobs"] = "0.p0/0, 7.p0/1"
+    answer["nodes"]["p2"]["jobs"] = "0.p0/0, 0.p0/1, 7.p0/2"  # as the server has it, and pbsnodes without -F json
     first, second = answers.parse_nodes(json.dumps(answer).encode())
     assert (first.offline, first.note, first.properties) == (True, "vtorque: x", frozenset({"vm"}))
     assert first.jobs == {"0.p0", "4[1].p0"}
@@ -208,7 +208,8 @@ def test_node_with_jobs_note_and_a_resource_of_the_sites() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"jobs": 7}, {"jobs": [7]}, {"resources_available": {"ncpus": "x"}}, {"state": []},
+    "facts", [{"jobs": 7}, {"jobs": [7]}, {"jobs": ["x"]}, {"jobs": ["0.p0/x"]}, {"jobs": ["0.p0 7.p0"]},
+              {"jobs": {"0.p0": 1}}, {"resources_available": {"ncpus": "x"}}, {"state": []},
               {"resources_available": {"mem": "much"}}],
 )  # fmt: skip
 def test_node_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
