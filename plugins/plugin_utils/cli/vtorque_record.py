@@ -14,6 +14,7 @@ that the peer is the job's mother superior.  Of a job that it has forgotten, its
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import pwd
@@ -98,7 +99,8 @@ def receive(
         0: it is kept, or was kept before.
 
     Raises:
-        RecordRejected: another record of this start is kept, or the batch server has forgotten the job.
+        RecordRejected: another record of this start is kept, the batch server has forgotten the job, or it ran as
+            another user than the one who submitted it.
         VTorqueError: it is not of the form, not from the job's first node, or was not written.
         SiteFault: the batch server does not answer, or the job's user is not known here.
     """
@@ -107,7 +109,7 @@ def receive(
         raise VTorqueError("a record is taken over ssh alone", "nobody is at the other end of this")
     announcement = transfer_format.read_announcement(stream)
     policy, broken = policy_file.load_usable(load)
-    user = proved_user(announcement, connection, policy)
+    user, is_submitter = proved_user(announcement, connection, policy)
     try:
         owner = pwd.getpwnam(user).pw_uid
     except KeyError:
@@ -115,6 +117,8 @@ def receive(
             f"user {printable(user)[:40]!r} of job {announcement.job_id}", "is not known on this host"
         ) from None
     parcel = transfer_format.read(stream, announcement)
+    if is_submitter:
+        _check_submitter(parcel, user)
     if announcement.running:
         running.check_samples(parcel.files.get(layout.SAMPLES, b""))
         running.put(parcel, owner, state_dir)
@@ -128,8 +132,12 @@ def receive(
     return 0
 
 
-def proved_user(announcement: transfer_format.Announcement, connection: str, policy: parameters.Policy) -> str:
+def proved_user(
+    announcement: transfer_format.Announcement, connection: str, policy: parameters.Policy
+) -> tuple[str, bool]:
     """Whose record it is, by the batch server's word, which must also name the peer as the mother superior.
+
+    OpenPBS shows to managers alone as whom a job runs: then it is who submitted it, which the second value says.
 
     A job that is complete is known with its nodes for a while.  After that, and of a start before the one that it is
     at now, what the server wrote down speaks, where this host has them: for as long as
@@ -160,7 +168,17 @@ def proved_user(announcement: transfer_format.Announcement, connection: str, pol
             f"start {announcement.start} of job {announcement.job_id}",
             f"the server is at start {job.start_count} of {job.job_id}",
         )
-    return job.euser
+    return (job.euser, False) if job.euser or isinstance(job, PastJob) else (job.owner_user, True)
+
+
+def _check_submitter(parcel: transfer_format.Parcel, submitter: str) -> None:
+    """Let nobody have the record of a job that ran as somebody else, by the word of the node that ran it."""
+    named = json.loads(parcel.files[layout.RECORD]).get("user", "")
+    if named != submitter:
+        what = f"the record of start {parcel.start} of job {parcel.job_id}"
+        raise RecordRejected(
+            what, f"is {printable(named)[:40] or 'nobody'}'s, and {printable(submitter)[:40]} submitted it"
+        )
 
 
 def send(

@@ -267,7 +267,9 @@ def check_job(part: NodePart, job: BatchJob) -> None:
         raise VTorqueError(what, f"it runs on {', '.join(job.nodes) or 'no node'}")
     owner = part.owner
     if job.euser != owner.user:
-        raise VTorqueError(what, f"it is {job.euser}'s, not {owner.user}'s")
+        raise VTorqueError(what, f"it is {job.euser or 'nobody'}'s, not {owner.user}'s")
+    if job.owner_user != owner.user:  # by the server: as whom it runs may be known from other nodes alone
+        raise VTorqueError(what, f"{job.owner_user} submitted it, not {owner.user}")
     try:
         known = pwd.getpwnam(owner.user)
     except KeyError:

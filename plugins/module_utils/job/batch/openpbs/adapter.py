@@ -22,6 +22,7 @@ from ..shared.pbs_server import PbsServer, plain_comment, require_form
 from ..shared.server_command import Answer, CommandRefused, first_line
 from . import hook_orders
 from .answers import parse_job, parse_jobs, parse_nodes
+from .owner_file import add_owner
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -42,9 +43,12 @@ class OpenPbs(PbsServer):
 
     @leaves_nothing
     def job(self, job_id: str) -> BatchJob:
-        """The job as the server sees it now, or saw it last (`qstat -x`); see `BatchSystem.job`."""
+        """The job as the server sees it now, or saw it last (`qstat -x`); see `BatchSystem.job`.
+
+        As whom it runs is what this node's MOM has, where the server does not show it (`owner_file`).
+        """
         require_form(JOB_ID, job_id, "job id")
-        return parse_job(self._run("qstat", "-x", "-f", "-F", "json", job_id), job_id)
+        return add_owner(parse_job(self._run("qstat", "-x", "-f", "-F", "json", job_id), job_id))
 
     def _query_job(self, job_id: str) -> tuple[BatchJob, ...]:
         return parse_jobs(self._run("qstat", "-x", "-f", "-F", "json", job_id))

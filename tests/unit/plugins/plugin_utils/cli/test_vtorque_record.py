@@ -38,6 +38,7 @@ class Job:
     job_id: str = "7.head"
     start_count: int = 1
     euser: str = USER
+    owner_user: str = USER
     nodes: tuple[str, ...] = ("cn1", "cn2")
 
 
@@ -108,6 +109,22 @@ def test_record_is_kept_for_the_owner_whom_the_server_names(host: Host) -> None:
         assert uid in os.getxattr(path, "system.posix_acl_access")
         assert path.stat().st_uid == 0
     assert host.take() == 0  # once more is no harm
+
+
+def test_record_is_the_submitters_where_the_server_hides_as_whom_it_ran_and_its_node_names_them(host: Host) -> None:
+    """OpenPBS 23.06.06 shows `euser` to managers alone, of which root of a front end is none."""
+    host.reported = Job(euser="")
+    with pytest.raises(RecordRejected, match="is alice's, and nobody submitted it"):
+        host.take()
+    with pytest.raises(RecordRejected, match="is nobody's"):
+        host.take(record={key: value for key, value in RECORD.items() if key != "user"})
+    assert host.take(record={**RECORD, "user": USER}) == 0
+    access = os.getxattr(host.place / "state/records/7.head.1/record.json", "system.posix_acl_access")
+    assert UID.to_bytes(4, "little") in access
+
+
+def test_record_of_a_start_that_its_hook_ended_has_no_exit_status_and_is_kept(host: Host) -> None:
+    assert host.take(record={**RECORD, "exit_status": None, "ended": 1795612909.5}) == 0
 
 
 def test_running_job_is_shown_to_the_owner_whom_the_server_names_until_its_record_is_here(host: Host) -> None:

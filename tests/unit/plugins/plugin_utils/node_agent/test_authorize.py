@@ -29,6 +29,7 @@ class Job(t.NamedTuple):
     start_count: int = 1
     nodes: tuple[str, ...] = ("head0", "localhost")
     euser: str = "nobody"
+    owner_user: str = "nobody"
 
 
 def batch_of(job: Job) -> t.Callable[[Policy], t.Any]:
@@ -55,6 +56,8 @@ def part(node: str = "cn3", start: int = 1) -> NodePart:
         (Job(state="S"), part(), "localhost", "its state is S"),
         (Job(start_count=2), part(), "localhost", "the server is at 2"),
         (Job(euser="root"), part(), "localhost", "it is root's"),
+        (Job(euser=""), part(), "localhost", "it is nobody's, not"),
+        (Job(owner_user="root"), part(), "localhost", "root submitted it, not nobody"),
         (Job(nodes=("192.0.2.7",)), part(), "192.0.2.7", "that is not the node of its guest"),
     ],
 )

@@ -219,8 +219,10 @@ def run_program(place: pathlib.Path, arguments: t.Sequence[str]) -> int:
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import VTorqueError
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import registry
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.hook_call import HookEnd
+    from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import owner_file
     from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
+    owner_file.PLACE = place / "run/openpbs"
     hooks = registry.open_hooks(registry.launchers_system(os.environ))
     try:
         call = hooks.read_call(arguments[3:], os.environ)

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -19,6 +21,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.open
     hook_calls,
     job_shell,
     mom_files,
+    owner_file,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor import node_checks
@@ -171,3 +174,53 @@ def test_way_to_the_mom_stays_on_the_node() -> None:
 def test_shell_takes_no_arguments(material: OpenPbsMaterial) -> None:
     with pytest.raises(VTorqueError, match="arguments"):
         job_shell.read_script(["-c", "true"])
+
+
+NOTED = {"job": "0.p0", "start": "1", "user": "alice", "group": "HPC Users"}
+
+
+def hide_owner(material: OpenPbsMaterial) -> None:
+    """Have the server answer root of a node, who is no manager."""
+    shown = (FIXTURES / "openpbs/qstat-f.json").read_text()
+    (material.place / "hidden.json").write_text(re.sub(r'"e(user|group)":.*\n', "", shown))
+    answer(material, "qstat", f"cat {material.place}/hidden.json\n")
+
+
+def test_user_whom_the_server_hides_is_the_one_of_this_nodes_mom(
+    material: OpenPbsMaterial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_owner(material)
+    monkeypatch.setattr(owner_file, "PLACE", material.place)
+    batch = registry.open_batch(material.policy)
+    assert (batch.job("0.p0").euser, batch.job("0.p0").owner_user) == ("", "alice"), "no guess by who submitted it"
+    noted = material.place / "owner.0.p0.1"
+    noted.write_text(json.dumps(NOTED))
+    assert (batch.job("0.p0").euser, batch.job("0.p0").egroup) == ("alice", "HPC Users")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{**NOTED, "job": "1.p0"}, {**NOTED, "start": "2"}, {**NOTED, "user": "al ice"}, {**NOTED, "user": ""},
+     {**NOTED, "group": ""}, {"job": "0.p0", "start": "1"}, [], "x"],
+)  # fmt: skip
+def test_note_of_another_form_names_no_user(
+    material: OpenPbsMaterial, monkeypatch: pytest.MonkeyPatch, content: object
+) -> None:
+    hide_owner(material)
+    monkeypatch.setattr(owner_file, "PLACE", material.place)
+    (material.place / "owner.0.p0.1").write_text(json.dumps(content))
+    with pytest.raises(SiteFault, match="its user"):
+        registry.open_batch(material.policy).job("0.p0")
+
+
+@pytest.mark.parametrize("forge", [lambda path: path.chmod(0o622), lambda path: os.chown(path, 65534, 0)])
+def test_note_that_others_could_write_is_not_believed(
+    material: OpenPbsMaterial, monkeypatch: pytest.MonkeyPatch, forge: t.Callable[[pathlib.Path], None]
+) -> None:
+    hide_owner(material)
+    monkeypatch.setattr(owner_file, "PLACE", material.place)
+    noted = material.place / "owner.0.p0.1"
+    noted.write_text(json.dumps(NOTED))
+    forge(noted)
+    with pytest.raises(SiteFault, match="not believed"):
+        registry.open_batch(material.policy).job("0.p0")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import concurrent.futures
 import copy
+import dataclasses
 import json
 import os
 import pathlib
@@ -18,7 +19,11 @@ import time
 import typing as t
 
 import pytest
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import job_shell
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import (
+    answers,
+    job_shell,
+    owner_file,
+)
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import start_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
@@ -72,6 +77,33 @@ def test_events_in_their_order_call_our_program_where_guests_begin_and_end(mom: 
     assert list((mom.place / "run/openpbs").iterdir()) == []
 
 
+@pytest.mark.parametrize("host", ["p1", "p2"])
+def test_hook_notes_as_whom_a_job_runs_on_each_node_until_its_end(
+    mom: Mom, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(owner_file, "PLACE", mom.place / "run/openpbs")
+    shown = answers.parse_job((FIXTURES / "qstat-f.json").read_bytes(), "0.p0")
+    hidden = dataclasses.replace(shown, euser="", egroup="")
+    begin, end = record("0.p0", host, "EXECJOB_BEGIN"), record("0.p0", host, "EXECJOB_END")
+    mom.play(begin)
+    assert owner_file.add_owner(hidden) == shown
+    (noted,) = owner_file.PLACE.iterdir()
+    assert (noted.stat().st_mode & 0o777, noted.parent.stat().st_mode & 0o777, noted.stat().st_uid) == (0o600, 0o700, 0)
+    assert owner_file.add_owner(dataclasses.replace(hidden, start_count=2)).euser == "", "of another start"
+    mom.play(changed(begin, run_count="2"))  # and no end of the first came
+    assert [path.name for path in owner_file.PLACE.iterdir()] == ["owner.0.p0.2"]
+    mom.play(changed(end, id="10.p0"))
+    assert len(list(owner_file.PLACE.iterdir())) == 1
+    mom.play({**changed(end, run_count="2"), "event": "EXECJOB_ABORT" if host == "p2" else "EXECJOB_END"})
+    assert list(owner_file.PLACE.iterdir()) == []
+
+
+def test_node_that_turns_a_job_away_notes_nothing_of_it(mom: Mom) -> None:
+    (mom.place / "opt/bin/vtorque-shell").unlink()
+    mom.play(record("0.p0", "p2", "EXECJOB_BEGIN"))
+    assert not (mom.place / "run").exists()
+
+
 def test_program_gets_an_environment_of_the_hooks_making(mom: Mom) -> None:
     mom.play(record("0.p0", "p1", "EXECJOB_PROLOGUE"))
     seen = set(mom.calls()[0]["environment"]) - {"PWD", "SHLVL", "_", "OLDPWD", "PYTHONPATH", "LC_CTYPE"}
@@ -88,6 +120,7 @@ def test_job_without_our_request_is_left_alone_at_each_event(mom: Mom, request_o
         assert (outcome.set, outcome.calls, outcome.vnodes) == ({}, (), {})
         assert (outcome.program, list(outcome.argv)) == (event.get("ev_progname", ""), event.get("ev_argv", []))
     assert mom.calls() == []
+    assert not (mom.place / "run").exists()
 
 
 def test_interactive_job_gets_our_shell(mom: Mom) -> None:
@@ -268,7 +301,7 @@ class RealSite:
         (hooks / "vtorque.HK").write_text("alarm=600\n")
 
     def begin(self, **facts: t.Any) -> Outcome:
-        """Play the prologue of a start of which the server says this."""
+        """Play the begin and the prologue of a start of which the server says this."""
         answer = json.loads((FIXTURES / "qstat-f.json").read_text())
         job = answer["Jobs"]["0.p0"]
         job.update(job_state="R", euser="root", Job_Owner="root@p0", Resource_List={"vtorque": REQUEST})
@@ -276,8 +309,9 @@ class RealSite:
         (self.material.place / "job.json").write_text(json.dumps(answer))
         qstat = self.material.place / "bin/qstat"
         qstat.write_text(f"#!/bin/sh\ncat {self.material.place}/job.json\n")
-        event = changed(record("0.p0", "p1", "EXECJOB_PROLOGUE"), euser="root", run_count=str(job["run_count"]))
-        return self.mom.play({**event, "ppid": os.getpid()})
+        of_mom = {"euser": "root", "egroup": "root", "run_count": str(job["run_count"])}
+        self.mom.play(changed(record("0.p0", "p1", "EXECJOB_BEGIN"), **of_mom))
+        return self.mom.play({**changed(record("0.p0", "p1", "EXECJOB_PROLOGUE"), **of_mom), "ppid": os.getpid()})
 
 
 def test_our_program_holds_a_job_that_runs_in_circles(mom: Mom, material: OpenPbsMaterial) -> None:
@@ -305,13 +339,21 @@ def test_job_of_somebody_else_is_tried_again_and_gets_no_guest(mom: Mom, materia
     assert "root's for the batch system on this node" in outcome.errors
 
 
+def test_user_whom_the_server_hides_is_the_moms_for_our_program(mom: Mom, material: OpenPbsMaterial) -> None:
+    """Root of a node is an operator and no manager, to whom alone OpenPBS 23.06.06 shows `euser` and `egroup`."""
+    outcome = RealSite(mom, material).begin(euser="", egroup="")
+    snapshot = json.loads((mom.place / "run/jobs/0.p0.1/job.json").read_text())
+    assert (snapshot["euser"], snapshot["egroup"]) == ("root", "root")
+    assert "as whom it runs" not in outcome.errors
+
+
 def test_hook_is_short_and_needs_nothing_but_python_and_pbs() -> None:
     text = render(pathlib.Path("/nowhere"))
     tree = ast.parse(text, feature_version=(3, 6))
     imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     assert imported == {"contextlib", "fcntl", "json", "os", "pbs", "signal", "subprocess", "tempfile"}
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert len(text.splitlines()) <= 204
+    assert len(text.splitlines()) <= 235
     assert text.isascii()
 
 
