@@ -271,7 +271,8 @@ def _close_record(call: HookCall, start: Start, began: float, left: VTorqueError
     known["left"] = [str(left)[:LEFTOVER_LENGTH]] if left is not None else []
     with contextlib.suppress(VTorqueError):
         known["vtorque"] = installed.version()
-    known["exit_status"] = call.exit_status
+    if call.exit_status is not None:  # a start that its hook ended has none
+        known["exit_status"] = call.exit_status
     known["ended"] = known.get("ended") or round(time.time(), 3)
     wrong = writer.write(start.record_directory, call.job_id, start.number, known, reader_uid=call.uid)
     if wrong:

@@ -184,7 +184,7 @@ FORM: dict[str, Check] = {
     "left": _list(_text),
     "moves": _list(_MOVE),
     "energy": _mapping(_object(joules=_figure, how=_text), MANY),
-    "exit_status": _count,
+    "exit_status": _or_none(_count),
     "ended": _or_none(_figure),
     "vtorque": _text,
 }

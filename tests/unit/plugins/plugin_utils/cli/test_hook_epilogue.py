@@ -93,6 +93,18 @@ def test_epilogue_keeps_what_the_playbooks_recorded(site: Site) -> None:
     assert (record["exit_status"], record["ended"]) == (-11, 5.0)
 
 
+def test_record_of_a_start_without_an_exit_status_is_one_that_a_front_end_takes(site: Site) -> None:
+    """OpenPBS has none of a start that the hook has queued again."""
+    assert site.prologue().returncode == 0
+    assert site.epilogue("").returncode == 0
+    record = site.record()
+    assert "exit_status" not in record
+    assert record["ended"] > 0
+    assert schema.check(json.dumps(record).encode(), JOB_ID, 3) == record
+    of_former_version = {**record, "exit_status": None}
+    assert schema.check(json.dumps(of_former_version).encode(), JOB_ID, 3) == of_former_version
+
+
 def test_epilogue_takes_the_half_of_a_file_whose_writer_is_gone(site: Site) -> None:
     """A prologue that failed ended what noted something for the job's record; who still writes is let alone."""
     assert site.prologue().returncode == 0
