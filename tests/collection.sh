@@ -15,7 +15,7 @@ fi
 # VENV: an environment with another ansible-core
 export PATH=${VENV:-$root/build/venv}/bin:$PATH
 copy=$root/build/ansible-test/ansible_collections/mikelangelo/vtorque
-python=3.11
+python=$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
 # The copy holds what git knows or would add: what is shipped, and the tests that Ansible's tools run.
 make_copy() {
