@@ -12,9 +12,11 @@ go is kept in a set of its own, which whoever takes the rules away puts into wor
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import pathlib
+import re
 import subprocess
 import typing as t
 
@@ -43,6 +45,8 @@ KEPT = 64
 """So many places where a guest was not let go are known, addresses with their ports; the counter counts on."""
 TOLD = 3
 """So many of them are told when it is gone."""
+OLDEST, NEWEST = (1, 0, 6), (1, 1, 7)
+"""Versions of nft with which the rules were tried, by packets."""
 _PLACES = f"{{ type ipv4_addr . inet_proto . inet_service; size {KEPT}; flags dynamic; }}"
 
 
@@ -321,9 +325,13 @@ def _elements(settings: NodeSettings) -> dict[str, list[t.Any]]:
     """
     if not _marker(settings).exists():
         return {}
-    ruleset = json.loads(_nft("", settings, "-j", "list", "ruleset", FAMILY))["nftables"]
-    found = [one[name] for one in ruleset for name in ("map", "set") if name in one]
-    return {str(one["name"]): one.get("elem", []) for one in found if one["table"] == TABLE}
+    answer = _nft("", settings, "-j", "list", "ruleset", FAMILY)
+    try:
+        found = [one[name] for one in json.loads(answer)["nftables"] for name in ("map", "set") if name in one]
+        return {str(one["name"]): one.get("elem", []) for one in found if one["table"] == TABLE}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = f"its list of rules cannot be read: {type(error).__name__} {error}"
+        raise _fault(settings, why, _advise_on_refusal(settings)) from error
 
 
 def check(settings: NodeSettings) -> None:
@@ -368,16 +376,37 @@ def _nft(text: str, settings: NodeSettings, *arguments: str) -> str:
     """One command, or a text of several: all of it or nothing."""
     try:
         done = run_tool([str(settings.nft), *(arguments or ("-f", "-"))], PACKET_FILTER_S, f"{text}\n")
-        why = "" if done.returncode == 0 else done.stderr.strip().partition("\n")[0] or f"status {done.returncode}"
     except subprocess.TimeoutExpired:
-        why = f"gave no answer within {PACKET_FILTER_S:.0f} s"
+        why, hint = f"gave no answer within {PACKET_FILTER_S:.0f} s", "see what else changes rules there (nft monitor)"
     except OSError as error:
-        why = error.strerror or str(error)
-    if why:
-        raise NodeFault(
-            f"the packet filter of {settings.node_name} ({settings.nft})",
-            why,
-            "install nftables, or set confine_guests: false",
-            cause="programs",
-        )
-    return done.stdout
+        why, hint = error.strerror or str(error), "install nftables"
+    else:
+        if done.returncode == 0:
+            return done.stdout
+        # the error, and the line of ours that it is about
+        why = ": ".join(map(str.strip, done.stderr.strip().splitlines()[:2])) or f"status {done.returncode}"
+        hint = _advise_on_refusal(settings)
+    raise _fault(settings, why, hint)
+
+
+def _fault(settings: NodeSettings, why: str, hint: str) -> NodeFault:
+    what = f"the packet filter of {settings.node_name} ({settings.nft})"
+    return NodeFault(what, why, f"{hint}, or set confine_guests: false", cause="programs")
+
+
+def _advise_on_refusal(settings: NodeSettings) -> str:
+    """Return what to do about an nft that runs, but refuses what it is given."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        answer = run_tool([str(settings.nft), "--version"], PACKET_FILTER_S).stdout
+        if found := re.search(r"\bv((\d+)\.(\d+)\.(\d+))", answer):
+            if tuple(map(int, found.groups()[1:])) < OLDEST:
+                return f"nft {found[1]} is older than {_dotted(OLDEST)}: install a newer nftables"
+            return (
+                f"nft {found[1]} is installed, the rules were tried with {_dotted(OLDEST)} to {_dotted(NEWEST)}: see "
+                f"`nft list table {FAMILY} {TABLE}`, and whether the kernel has nf_tables"
+            )
+    return "install nftables again"
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -23,6 +23,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.set
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.system.clock import Deadline
 
 FIRST, SECOND = Guest("vtq1", "52:54:00:00:01:01"), Guest("vtq2", "52:54:00:00:01:02")
+FIXTURES = pathlib.Path(__file__).resolve().parents[5] / "fixtures"
 WHOM = Reach("10.77.0.11", ("10.77.0.1",), ("10.77.0.2",), (), ("10.9.0.0/16",))
 
 
@@ -393,18 +394,111 @@ def test_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: 
 def test_kernel_that_takes_no_rules_of_a_bridge_is_seen(settings: NodeSettings) -> None:
     """Where one of its own is in the way, under the name of ours; to ask what there is would not tell."""
     subprocess.run([settings.nft, "add table bridge vtorque { set guests { type ifname; }; }"], check=True, timeout=20)
-    with pytest.raises(NodeFault, match="the packet filter of cn1"):
+    with pytest.raises(NodeFault, match="the packet filter of cn1") as report:
         nft_rules.check(settings)
+    assert re.search(r"Error: .*: add (map|rule) bridge vtorque .*guests", report.value.why)
+    assert report.value.hint.startswith("nft ")
 
 
-def test_packet_filter_that_does_not_work_is_the_nodes_fault(tmp_path: pathlib.Path) -> None:
-    broken = tmp_path / "nft"
-    broken.write_text("#!/bin/sh\necho 'Error: Operation not supported' >&2\nexit 1\n")
-    broken.chmod(0o755)
-    for nft, why in ((broken, "Operation not supported"), (tmp_path / "none", "No such file")):
-        node = NodeSettings("cn1", 1, run_dir=tmp_path / "run", nft=nft)
-        with pytest.raises(NodeFault, match=why) as report:
-            nft_rules.apply_rules([FIRST], WHOM, node)
+SITE = """
+table inet filter {
+    chain input { type filter hook input priority 0; policy accept; tcp dport 22 accept; }
+}
+table bridge site {
+    map guests { type ifname : verdict; elements = { "vtq1" : accept }; }
+    set vtq1_job { type ipv4_addr; flags interval; elements = { 10.1.0.0/16 }; }
+    chain vtq1 { type filter hook forward priority 0; policy accept; ip saddr @vtq1_job accept; }
+}
+"""
+"""Tables of a site with names as ours; the listing of a bridge's rules holds one of them."""
+
+
+def test_tables_of_the_site_beside_ours_stay_as_they_are(settings: NodeSettings) -> None:
+    subprocess.run([settings.nft, "-f", "-"], input=SITE, text=True, check=True, timeout=20)
+    before = listed(settings)
+    nft_rules.check(settings)
+    nft_rules.apply_rules([FIRST, SECOND], WHOM, settings)
+    assert nft_rules.list_confined_devices(settings) == ("vtq1", "vtq2")
+    assert nft_rules.admitted("vtq1", settings) == ((), ())
+    nft_rules.admit([FIRST._replace(address="10.77.0.100")], ["10.77.0.100"], [], settings)
+    assert nft_rules.let_go(["vtq1", "vtq2"], settings) == ("vtq1", "vtq2")
+    subprocess.run([settings.nft, "delete table bridge vtorque"], check=True, timeout=20)
+    assert listed(settings) == before
+
+
+def fake_nft(place: pathlib.Path, program: str, version: str) -> NodeSettings:
+    """A node whose nft runs this program, but for its version; it has had rules since it booted."""
+    nft = place / "nft"
+    nft.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit; }}\n{program}\n')
+    nft.chmod(0o755)
+    (place / "run").mkdir(exist_ok=True)
+    (place / "run/network_rules").touch()
+    return NodeSettings("cn1", 1, run_dir=place / "run", nft=nft)
+
+
+@pytest.mark.parametrize("version", ["1.0.6", "1.1.3", "1.1.7"])
+def test_rules_are_read_in_the_form_of_each_nft(tmp_path: pathlib.Path, version: str) -> None:
+    """They differ in flags, types, counts and order."""
+    seen = FIXTURES / f"nft/ruleset-{version}.json"
+    node = fake_nft(tmp_path, f'[ "$1" = -j ] && exec cat {seen}; cat >{tmp_path}/removal', f"nftables v{version}")
+    assert nft_rules.list_confined_devices(node) == ("vtq1", "vtq2n1")
+    assert nft_rules.admitted("vtq1", node) == (("10.77.0.100", "10.77.0.101"), ("10.77.0.12",))
+    gone = nft_rules.let_go(["vtq1", "vtq2n1", "vtq9"], node)
+    assert gone == ("vtq1 (it was not let go to 10.8.1.1 tcp 27000)", "vtq2n1")
+    removal = (tmp_path / "removal").read_text()
+    assert 'delete element bridge vtorque private { "vtq2n1" }' in removal
+    assert "vtq9" not in removal
+
+
+@pytest.mark.parametrize("answer", ["", "{", "[]", '{"nftables": 1}', '{"nftables": [{"set": {"elem": [1]}}]}'])
+def test_list_of_rules_that_cannot_be_read_is_the_nodes_fault(tmp_path: pathlib.Path, answer: str) -> None:
+    node = fake_nft(tmp_path, f"echo '{answer}'", "nftables v9.0.0 (Nobody)")
+    with pytest.raises(NodeFault, match="its list of rules cannot be read") as report:
+        nft_rules.list_confined_devices(node)
+    assert "nft 9.0.0 is installed" in report.value.hint
+
+
+REFUSES = """echo '/dev/stdin:1:2-3: Error: no such thing
+add table bridge vtorque
+    ^^' >&2; exit 1"""
+
+
+@pytest.mark.parametrize(
+    ("program", "version", "why", "hint"),
+    [
+        (
+            REFUSES,
+            "nftables v1.1.3 (Commodore Bullmoose #4)",
+            "Error: no such thing: add table",
+            "nft 1.1.3 is installed,",
+        ),
+        (REFUSES, "nftables v0.9.10", "no such thing", "nft 0.9.10 is older than 1.0.6: install a newer nftables"),
+        (REFUSES, "", "no such thing", "install nftables again"),
+        ("exit 3", "nftables v1.0.10 (x)", "status 3", "nft 1.0.10 is installed,"),
+        ("exec sleep 60", "", "gave no answer within 1 s", "see what else changes rules there"),
+    ],
+)
+def test_packet_filter_that_fails_is_the_nodes_fault_and_names_the_remedy(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, program: str, version: str, why: str, hint: str
+) -> None:
+    if "sleep" in program:
+        monkeypatch.setattr(nft_rules, "PACKET_FILTER_S", 1.0)
+    node = fake_nft(tmp_path, program, version)
+    for call in (lambda: nft_rules.apply_rules([FIRST], WHOM, node), lambda: nft_rules.check(node)):
+        with pytest.raises(NodeFault, match="the packet filter of cn1") as report:
+            call()
         assert report.value.cause == "programs"
-        with pytest.raises(NodeFault, match=why):
-            nft_rules.check(node)
+        assert why in report.value.why
+        assert report.value.hint.startswith(hint)
+        assert report.value.hint.endswith(", or set confine_guests: false")
+
+
+def test_missing_nft_is_to_be_installed(tmp_path: pathlib.Path) -> None:
+    node = NodeSettings("cn1", 1, run_dir=tmp_path / "run", nft=tmp_path / "none")
+    for call in (lambda: nft_rules.apply_rules([FIRST], WHOM, node), lambda: nft_rules.check(node)):
+        with pytest.raises(NodeFault, match="No such file") as report:
+            call()
+        assert (report.value.cause, report.value.hint) == (
+            "programs",
+            "install nftables, or set confine_guests: false",
+        )
