@@ -382,6 +382,20 @@ def test_guests_that_were_made_before_their_addresses_were_learned_go_too(settin
     assert "vtq" not in listed(settings).replace("vtorque", "")
 
 
+def test_guest_of_an_earlier_release_is_bound_and_goes(settings: NodeSettings) -> None:
+    """Its set has the type of addresses (1.0.0); an update of ours comes while it runs."""
+    nft_rules.apply_rules([FIRST], WHOM, settings)
+    older = listed(settings).replace("typeof @th,192,32", "type ipv4_addr").replace("@nh,96,32", "ip saddr")
+    rules = "\n".join(line for line in older.splitlines() if not re.search(r"@nh,112|\{ @th,192,32 \}", line))
+    subprocess.run([settings.nft, "flush ruleset"], check=True, timeout=20)
+    subprocess.run([settings.nft, "-f", "-"], input=rules, text=True, check=True, timeout=20)
+    assert elements(settings, "vtq1_own") == {"0.0.0.0"}
+    nft_rules.bind([FIRST._replace(address="10.77.0.100")], settings)
+    assert elements(settings, "vtq1_own") == {"0.0.0.0", "10.77.0.100"}
+    assert nft_rules.let_go(["vtq1"], settings) == ("vtq1",)
+    assert "vtq" not in listed(settings).replace("vtorque", "")
+
+
 def test_look_whether_rules_would_be_taken_leaves_none_and_harms_none(settings: NodeSettings) -> None:
     nft_rules.check(settings)
     assert listed(settings) == ""
