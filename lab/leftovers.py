@@ -60,7 +60,7 @@ PLACES = {
     "shared memory": "/dev/shm",  # noqa: S108 - looked at, not written to
 }
 OF_LIBVIRT = re.compile(
-    r"/run/libvirt/qemu/(autostarted|driver\.pid|dbus|rdp|passt|slirp|swtpm|channel|autostart)"
+    r"/run/libvirt/qemu/(autostarted|driver\.pid|dbus|rdp|vnc|passt|slirp|swtpm|channel|autostart)"
     r"|/var/lib/libvirt/qemu/(channel|channel/target|checkpoint|dump|nvram|ram|save|snapshot|nbdkit|varstore)"
     r"|/etc/libvirt/qemu/(autostart|networks|networks/.*)"
 )
