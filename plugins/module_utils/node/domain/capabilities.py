@@ -52,6 +52,28 @@ def read_qemu_ids(root: ET.Element) -> tuple[int, int]:
     return 0, 0
 
 
+def why_no_machine(domain: ET.Element, host: ET.Element, node: str) -> str:
+    """Return why the QEMU of a node cannot go on with a guest of another node; "" when it knows its machine.
+
+    A release of QEMU knows the machines of the releases of six years before it, and none that came later:
+    `pc-q35-7.2` goes on with QEMU 10.0, `pc-q35-10.0` not with 7.2 (tried with Debian 12 and 13).
+
+    Args:
+        domain: of the guest, with its machine as libvirt resolved it.
+        host: of `virsh capabilities` of the node.
+        node: its name.
+    """
+    kind = domain.find("os/type")
+    if kind is None:
+        return ""
+    arch, machine = kind.get("arch", ""), kind.get("machine", "")
+    offered = (one for one in host.iterfind("guest/arch") if one.get("name") == arch)
+    known = {name.text for one in offered for name in one.iter("machine")}
+    if not known or machine in known:
+        return ""
+    return f"the QEMU of {node} does not know its machine {machine}: another release began it"
+
+
 def kvm_usable(
     arch: str,
     offered: Capabilities,

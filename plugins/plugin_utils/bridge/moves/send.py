@@ -26,6 +26,7 @@ import xml.etree.ElementTree as ET
 from ....module_utils.errors import VTorqueError
 from ....module_utils.job.batch.api import BatchSystem
 from ....module_utils.node.domain import usage
+from ....module_utils.node.domain.capabilities import why_no_machine
 from ....module_utils.node.domain.connection import Domains
 from ....module_utils.node.domain.domain_xml import NAMESPACE
 from ....module_utils.node.guest import user_additions
@@ -169,7 +170,9 @@ def _bring(resident: Resident, target: str, settings: NodeSettings, domains: Dom
             paused_s = domains.move(
                 guest.name,
                 there,
-                functools.partial(_change, file=file, slot=slot, target=target, settings=settings),
+                functools.partial(
+                    _change, file=file, slot=slot, target=target, settings=settings, host=there.host_capabilities()
+                ),
                 place / f"{MEMORY}.sock",
                 place / f"{DISK}.sock",
                 pause_after_s=pause_after_s,
@@ -242,8 +245,12 @@ def _contents(guest: pathlib.Path, domains: Domains) -> dict[str, bytes]:
     return found
 
 
-def _change(xml: ET.Element, *, file: GuestFile, slot: int, target: str, settings: NodeSettings) -> None:
+def _change(
+    xml: ET.Element, *, file: GuestFile, slot: int, target: str, settings: NodeSettings, host: ET.Element
+) -> None:
     """Make of a domain's XML what the spare node has of it: its device of the bridge, its channel, and all cores."""
+    if why := why_no_machine(xml, host, target):
+        raise GuestRejected(f"the move of guest {file.name} to {target}", why)
     mark = xml.find(f"metadata/{{{NAMESPACE}}}guest")
     if mark is None:
         raise VTorqueError(f"the domain {file.name}", "bears no mark of ours")

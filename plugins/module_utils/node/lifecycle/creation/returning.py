@@ -22,6 +22,7 @@ from ....wire.form import from_dict, to_dict
 from ....wire.messages import GuestSpec, NodePart
 from ....wire.node_answers import GuestFacts
 from ...cache import wait_for_copy
+from ...domain.capabilities import why_no_machine
 from ...domain.connection import Domains
 from ...domain.domain_xml import NAMESPACE
 from ...guest import clock
@@ -119,7 +120,8 @@ def _restore(
     for one in guests:
         step(f"the return of {one.now.name}")
         with one.timings.phase("start"):
-            change = functools.partial(_change, one=one, part=part, settings=settings, cores=cores)
+            host = domains.host_capabilities()
+            change = functools.partial(_change, one=one, part=part, settings=settings, cores=cores, host=host)
             domains.restore(saved_memory.memory_file(one.directory), change)
             domains.limit_memory(one.now.name, memory.limit_mib(one.spec, settings.host_ram_mib))
             side_channels.separate_threads(one.now.name, settings.side_channels)
@@ -185,8 +187,18 @@ def _check_processor(place: pathlib.Path) -> None:
         raise VTorqueError(f"guest {place.name} cannot return here", why)
 
 
-def _change(xml: ET.Element, *, one: _ReturningGuest, part: NodePart, settings: NodeSettings, cores: Cores) -> None:
+def _change(
+    xml: ET.Element,
+    *,
+    one: _ReturningGuest,
+    part: NodePart,
+    settings: NodeSettings,
+    cores: Cores,
+    host: ET.Element,
+) -> None:
     """Make of a saved domain's XML what this node has of it: places of files, device of the bridge, and cores."""
+    if why := why_no_machine(xml, host, settings.node_name):
+        raise VTorqueError(f"guest {one.now.name} cannot return here", why)
     mark = xml.find(f"metadata/{{{NAMESPACE}}}guest")
     if mark is None:
         raise VTorqueError(f"the saved domain {one.now.name}", "bears no mark of ours")

@@ -14,10 +14,13 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.ca
     Capabilities,
     kvm_usable,
     read_qemu_ids,
+    why_no_machine,
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.domain.domain_xml import (
     parse,
 )
+
+FIXTURES = pathlib.Path(__file__).parents[5] / "fixtures/libvirt"
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,28 @@ def test_kvm_usable_by_the_group_of_qemus_own_entry(tmp_path: pathlib.Path, monk
 def test_ids_of_qemu_are_those_of_libvirts_label(labels: str, ids: tuple[int, int]) -> None:
     xml = f"<capabilities><host><secmodel>{labels}</secmodel></host></capabilities>"
     assert read_qemu_ids(parse(xml)) == ids
+
+
+@pytest.mark.parametrize(
+    ("machine", "node", "known"),
+    [
+        ("pc-q35-7.2", "9.0.0-qemu-7.2.22", True),
+        ("pc-q35-7.2", "11.3.0-qemu-10.0.13", True),
+        ("pc-q35-7.2", "12.9.0-qemu-11.1.3", True),
+        ("pc-q35-10.0", "9.0.0-qemu-7.2.22", False),
+        ("pc-q35-10.0", "12.9.0-qemu-11.1.3", True),
+        ("pc-q35-11.1", "11.3.0-qemu-10.0.13", False),
+        ("pc-q35-2.7", "12.9.0-qemu-11.1.3", False),
+    ],
+)
+def test_guest_goes_on_where_qemu_knows_its_machine(machine: str, node: str, known: bool) -> None:
+    """`virsh capabilities` of Debian 12, 13 and 13's backports: x86_64, without machines other than q35."""
+    host = parse((FIXTURES / f"machines-{node}.xml").read_text())
+    why = why_no_machine(parse(f"<domain><os><type arch='x86_64' machine='{machine}'/></os></domain>"), host, "cn2")
+    assert why == ("" if known else f"the QEMU of cn2 does not know its machine {machine}: another release began it")
+
+
+def test_machine_is_left_to_libvirt_where_nothing_is_known_of_it() -> None:
+    host = parse((FIXTURES / "machines-9.0.0-qemu-7.2.22.xml").read_text())
+    for xml in ("<domain/>", "<domain><os><type arch='aarch64' machine='virt-10.0'/></os></domain>"):
+        assert why_no_machine(parse(xml), host, "cn2") == ""

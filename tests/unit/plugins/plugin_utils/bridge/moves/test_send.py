@@ -25,7 +25,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.gue
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.settings import NodeSettings
 from ansible_collections.mikelangelo.vtorque.plugins.plugin_utils.bridge.moves import send, survey
 
+FIXTURES = pathlib.Path(__file__).parents[5] / "fixtures"
 JOB, KEY = "7.head", "7.head.1"
+NO_MACHINES = ET.Element("capabilities")
 FILE = GuestFile(0, 1, "vcn1-1", "52:54:00:00:01:01", "30961d7b-768a-414b-9a36-5480a1f20b51", "a" * 32, 65534, "d")
 
 
@@ -191,14 +193,21 @@ def test_change_makes_of_a_domain_what_the_spare_has_of_it(settings: NodeSetting
         <interface type='bridge'><target dev='vtq1'/></interface>
         <channel><source mode='bind' path='{settings.agent_socket(1)}'/></channel></devices></domain>"""
     )
-    send._change(xml, file=FILE, slot=4, target="cn3", settings=settings)
+    send._change(xml, file=FILE, slot=4, target="cn3", settings=settings, host=NO_MACHINES)
     mark = xml.find(f"metadata/{{{send.NAMESPACE}}}guest")
     assert mark is not None
     assert (mark.get("node"), xml.find("cputune"), xml.find("vcpu[@cpuset]")) == ("cn3", None, None)
     assert [one.get("dev") for one in xml.iter("target")] == ["vtq4"]
     assert [one.get("path") for one in xml.iter("source")] == [str(settings.agent_socket(4))]
     with pytest.raises(VTorqueError, match="bears no mark"):
-        send._change(ET.Element("domain"), file=FILE, slot=4, target="cn3", settings=settings)
+        send._change(ET.Element("domain"), file=FILE, slot=4, target="cn3", settings=settings, host=NO_MACHINES)
+
+
+def test_guest_goes_to_no_spare_whose_qemu_does_not_know_its_machine(settings: NodeSettings) -> None:
+    host = ET.parse(FIXTURES / "libvirt/machines-9.0.0-qemu-7.2.22.xml").getroot()
+    xml = ET.fromstring("<domain><os><type arch='x86_64' machine='pc-q35-10.0'>hvm</type></os></domain>")
+    with pytest.raises(send.GuestRejected, match=r"QEMU of cn3 does not know its machine pc-q35-10\.0"):
+        send._change(xml, file=FILE, slot=4, target="cn3", settings=settings, host=host)
 
 
 def test_what_a_guest_has_besides_its_disk_is_sent_and_nothing_else(settings: NodeSettings) -> None:

@@ -31,9 +31,12 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state imp
 )
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire.messages import NodePart
 
+from ...conftest import Connection
+
 if t.TYPE_CHECKING:
     from ...conftest import Node
 
+FIXTURES = pathlib.Path(__file__).parents[6] / "fixtures"
 JOB, KEY = "7.head", "7.head.1"
 NAMES = ("vcn1-1", "vcn1-2")
 
@@ -193,6 +196,20 @@ def test_guest_whose_address_another_host_has_does_not_return(running: Node) -> 
     running.absent()
     running.patch.setattr(taken_address, "find_holders", lambda own, *_more: {min(own): "52:54:00:99:99:99"})
     with pytest.raises(VTorqueError, match="52:54:00:99:99:99 has got it"):
+        running.present(second_start(running, place))
+    assert running.states() == {}
+
+
+def test_guest_returns_to_no_node_whose_qemu_does_not_know_its_machine(running: Node) -> None:
+    for name in NAMES:  # as libvirt resolves the name on Debian 13
+        domain = running.hypervisor.place / f"{name}.xml"
+        domain.write_text(domain.read_text().replace("machine='q35'", "machine='pc-q35-10.0'"))
+    place = store_guests(running)
+    running.absent()
+    here = domain_xml.parse((FIXTURES / "libvirt/machines-9.0.0-qemu-7.2.22.xml").read_text())
+    running.patch.setattr(Connection, "host_capabilities", staticmethod(lambda: here))
+    why = r"vcn1-1 cannot return here: the QEMU of cn1 does not know its machine pc-q35-10\.0: another release began it"
+    with pytest.raises(VTorqueError, match=why):
         running.present(second_start(running, place))
     assert running.states() == {}
 
