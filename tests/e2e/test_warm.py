@@ -17,7 +17,7 @@ import typing as t
 
 import pytest
 
-from .conftest import CHECKOUT, Site
+from .conftest import Site
 from .trouble import NODES, changed, check_nobody_blamed, image, restart_libvirt, sweep_all
 
 START_WAYS = ("fast",)  # it sets for itself how they start
@@ -143,7 +143,7 @@ rm -rf /var/lib/vtorque/warm-clones
 def clones(site: Site, fault: str) -> t.Iterator[t.Callable[[int], list[dict[str, str]]]]:
     """Yield what makes guests of a template at the same time, and returns what each printed after its first order."""
     program = PROGRAM.read_text()
-    environment = ("env", f"PYTHONPATH={CHECKOUT}/build/import", f"{CHECKOUT}/build/venv/bin/python", "-")
+    environment = ("/opt/vtorque-lab/venv/bin/python", "-")
     with warm(site), image(f"clones-{fault}", fault=fault) as place:
         name = place.name.partition("@")[0]
         make(site, name)
