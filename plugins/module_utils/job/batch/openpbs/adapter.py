@@ -18,7 +18,7 @@ from ....wire.messages import HOST_NAME, JOB_ID
 from ..api import NOTE_PREFIX, BatchJob, BatchNode, PastJob, ServerSettings, UnknownJob
 from ..host_match import find_node, same_host
 from ..shared import node_note
-from ..shared.pbs_server import PbsServer, plain_comment, require_form
+from ..shared.pbs_server import PbsServer, require_form
 from ..shared.server_command import Answer, CommandRefused, first_line
 from . import hook_orders
 from .answers import parse_job, parse_jobs, parse_nodes
@@ -138,18 +138,6 @@ class OpenPbs(PbsServer):
     def resource(self) -> str:
         """How the resource of our requests is defined (`qmgr -c "print resource vtorque"`), for the doctor."""
         return self._run("qmgr", "-c", "print resource vtorque").decode("utf-8", "replace")
-
-    def comment(self, job_id: str, text: str) -> None:
-        """A word on the job, by the hook or by `qalter -W comment=`; the scheduler writes its own over it.
-
-        Raises:
-            SiteFault: see `BatchSystem.comment`.
-        """
-        if hook_orders.in_hook():
-            require_form(JOB_ID, job_id, "job id")
-            hook_orders.write({"order": "comment", "text": plain_comment(text)})
-        else:
-            super().comment(job_id, text)
 
     def _failure(self, tool: str, subject: str, answer: Answer) -> SiteFault:
         first = first_line(answer.err)

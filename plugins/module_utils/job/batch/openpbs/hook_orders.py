@@ -5,7 +5,6 @@
 
     {"order": "offline", "note": "vtorque: ..."}     the node where the hook runs
     {"order": "hold"}                                 the job, so that its owner can release it
-    {"order": "comment", "text": "..."}               on the job
 
 The hook (templates/batch/openpbs/vtorque_hook.py.j2) makes the file, reads it when our program has ended, and does
 what stands there.  Root of a node is no operator of an OpenPBS server by itself: its commands are refused there.

@@ -149,6 +149,8 @@ class PbsServer:
     def comment(self, job_id: str, text: str) -> None:
         """`qalter -W comment=`: works for operators, also from root's prologue; a scheduler writes its own over it.
 
+        OpenPBS lets a hook of the MOM set it, too, and drops that (23.06.06: verdict-hooks.txt).
+
         Raises:
             SiteFault: see `BatchSystem.comment`.
         """

@@ -26,10 +26,10 @@ import types
 import typing as t
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/openpbs"
-EVENTS = ("BEGIN", "PROLOGUE", "LAUNCH", "PRETERM", "ABORT", "EPILOGUE", "END")
+EVENTS = ("BEGIN", "PROLOGUE", "LAUNCH", "PRETERM", "ABORT", "EPILOGUE", "END", "POSTSUSPEND", "PRERESUME")
 REQUEST = "vtorque:eyJ2IjoxfQ"
-MAY_SET = frozenset({"Hold_Types", "comment"})
-"""Of a job; recorded: verdict-hooks.txt."""
+MAY_SET = frozenset({"Hold_Types"})
+"""Of a job, with an effect; recorded: verdict-hooks.txt."""
 
 
 def records() -> list[dict[str, t.Any]]:
