@@ -29,6 +29,8 @@ EVENTS = (
     "execjob_abort",
     "execjob_epilogue",
     "execjob_end",
+    "execjob_postsuspend",
+    "execjob_preresume",
 )
 """Those that our hook must have (docs/admin/openpbs.md)."""
 PLACE = "/etc/vtorque/openpbs/vtorque_hook.py"

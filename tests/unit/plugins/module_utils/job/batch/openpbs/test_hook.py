@@ -27,6 +27,7 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.open
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.policy_writer import policy_text
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import start_record
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.state import shell_message
 
 from ..contract.openpbs_material import OpenPbsMaterial
 from .driver import FIXTURES, REQUEST, Mom, Outcome, record, records
@@ -330,6 +331,25 @@ def test_job_is_held_where_root_of_the_node_may_not_say_why(mom: Mom, material: 
     assert (outcome.calls, outcome.set) == (("rerun",), {"Hold_Types": "u"})
 
 
+@pytest.mark.parametrize("event", ["EXECJOB_POSTSUSPEND", "EXECJOB_PRERESUME"])
+@pytest.mark.parametrize("request_of_job", [REQUEST, None])
+def test_worker_of_a_job_hears_that_it_is_suspended_or_goes_on(
+    mom: Mom, event: str, request_of_job: str | None
+) -> None:
+    """The MOM stops the job's shell by SIGSTOP, which no process hears."""
+    suspended = {**record("0.p0", "p1", "EXECJOB_LAUNCH"), "event": event}
+    assert mom.play(suspended, request=request_of_job).accepted, "nothing of it is here"
+    directory = mom.place / "run/jobs/0.p0.1"
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / "bell")
+    assert mom.play(suspended, request=request_of_job).accepted, "nobody listens"
+    bell = shell_message.NotificationFifo(directory)
+    assert mom.play(suspended, request=request_of_job).accepted
+    assert bell.read_all() == (b"." if request_of_job else b"")
+    assert mom.calls() == []
+    bell.close()
+
+
 def test_refusal_of_our_program_is_for_the_shell_to_tell(mom: Mom, material: OpenPbsMaterial) -> None:
     outcome = RealSite(mom, material).begin(exec_host="p2/0*2+p1/0*2")
     assert (outcome.accepted, outcome.calls, outcome.set) == (True, (), {})
@@ -367,12 +387,12 @@ def test_hook_is_short_and_needs_nothing_but_python_and_pbs() -> None:
 def test_bare_job_pays_for_no_import_but_of_what_is_there_already(tmp_path: pathlib.Path) -> None:
     """Python itself has loaded os; subprocess and json would cost each event of each job ten times that of the rest."""
     stand_in = "EXECJOB_BEGIN = EXECJOB_PROLOGUE = EXECJOB_LAUNCH = EXECJOB_PRETERM = EXECJOB_ABORT = EXECJOB_END = 1\n"
-    stand_in += "EXECJOB_EPILOGUE = 2\nclass UnsetResourceNameError(Exception): pass\n"
+    stand_in += "EXECJOB_EPILOGUE, EXECJOB_POSTSUSPEND, EXECJOB_PRERESUME = 2, 3, 4\nclass UnsetResourceNameError(Exception): pass\n"
     stand_in += "class Job:\n id, Resource_List = '7.p0', {}\n"
     stand_in += "class Event:\n job = Job()\n type = TYPE\n def accept(self): print('accepted')\n"
     stand_in += "def event(): return Event()\n"
     (tmp_path / "hook.py").write_text(render(tmp_path))
-    for kind in (1, 2):
+    for kind in (1, 2, 3, 4):
         (tmp_path / "pbs.py").write_text(stand_in.replace("TYPE", str(kind)))
         program = f"import os, sys; sys.path.insert(0, {str(tmp_path)!r}); former = set(sys.modules); import hook; "
         program += "print(*sorted(set(sys.modules) - former))"
