@@ -232,7 +232,8 @@ def _machine_commands(commands: t.Any) -> None:
     one = inner.add_parser("up", help="boot it: it sees this machine's files, and what it writes ends with it")
     one.add_argument("--processors", type=int, default=default.processors, help="(%(default)s)")
     one.add_argument("--memory", type=int, default=default.memory_mib, metavar="MIB", help="(%(default)s)")
-    one.add_argument("--cgroups", type=int, choices=(1, 2), default=1, help="version that it mounts (%(default)s)")
+    own = machine.CGROUPS_VERSION
+    one.add_argument("--cgroups", type=int, choices=(1, 2), default=own, help="version that it mounts (%(default)s)")
     one.set_defaults(run=_machine_up)
     usage = "lab machine on [--cwd DIRECTORY] -- COMMAND [ARGUMENT...]"
     one = inner.add_parser("on", help="run a command in it as root", usage=usage)

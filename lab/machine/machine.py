@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import platform
 import selectors
 import shlex
 import shutil
@@ -33,6 +34,8 @@ STALLED = b" blocked for more than "
 """What its kernel says of a process that has waited for a device for two minutes of its own time (hung_task)."""
 BOOTS = 3
 """An emulated device was seen to have served all requests (9p, 1463 of them) while the kernel waited for one."""
+CGROUPS_VERSION = 1 if platform.freedesktop_os_release()["VERSION_ID"] == "12" else 2
+"""Debian 13's kernel has no memory and no cpuset in version 1 (6.12: MEMCG_V1 and CPUSETS_V1 are not set)."""
 BOOT_TIMEOUT_S = 600
 """For a boot that takes some seconds when nothing else is at work."""
 BOOT_CPU_S = 150
