@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
+import subprocess
 
 from ..effects import leaves_nothing
 from ..errors import SiteFault
 from ..time_budget import POOL_PROBE_S
 from .clock import Deadline
+from .process.environment import TOOL_ENVIRONMENT
 from .process.processes import ProcessHandle
+
+READER = ("/bin/ls", "-U", "-A", "--")
+"""Reads a directory.  A program, as the caller may have threads, beside which nothing may fork."""
 
 
 @leaves_nothing
@@ -50,18 +54,19 @@ def answers(directory: pathlib.Path, timeout_s: float) -> bool:
     Raises:
         OSError: there is no process to be had.
     """
-    pid = os.fork()
-    if pid == 0:
-        try:
-            # nothing of ours stays open in who may hang: no lock, and no pipe for whose end somebody waits
-            os.closerange(0, os.sysconf("SC_OPEN_MAX"))
-            list(directory.iterdir())
-        finally:
-            os._exit(0)
-    with ProcessHandle(pid) as child:
+    # nothing of ours is open in who may hang: no lock, and no pipe for whose end somebody waits
+    reader = subprocess.Popen(
+        [*READER, str(directory)],
+        env=TOOL_ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+    )
+    with ProcessHandle(reader.pid) as child:
         answered = child.wait(Deadline.after(timeout_s))
         if not answered:
             # some wait so that not even this ends them: then it is init's
             child.kill(Deadline.after(0.1))
-        os.waitpid(pid, os.WNOHANG)
+        reader.poll()
     return answered

@@ -74,6 +74,7 @@ class PreloadedRunner(PlaybookRunner):
         place = f"/proc/{os.getpid()}/fd/{call.log.fileno()}"
         text = json.dumps({"arguments": list(call.arguments), "environment": dict(call.variables), "log": place})
         code = supervised.finish(process, timeout_s=call.timeout_s, stdin=text.encode(), unwanted=call.unwanted)
+        self._remove_scratch()
         if code != 0:
             self._tidy(process.pid)
         return code
@@ -83,6 +84,7 @@ class PreloadedRunner(PlaybookRunner):
         process, self._process = self._process, None
         if process is not None:
             supervised.abandon(process)
+            self._remove_scratch()
             self._tidy(process.pid)
 
     def __enter__(self) -> PreloadedRunner:

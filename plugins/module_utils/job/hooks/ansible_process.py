@@ -95,17 +95,31 @@ class PlaybookRunner:
         code = supervised.run(
             command, timeout_s=call.timeout_s, log=call.log, environment=environment, unwanted=call.unwanted
         )[0]
+        self._remove_scratch()
         if code != 0:
             self._tidy_ended()
         return code
 
+    @property
+    def _scratch(self) -> pathlib.Path:
+        """Where what this process starts has its temporary files.
+
+        ansible-core 2.21 has a socket of `multiprocessing` there, in a directory that stays where Python does not come
+        to its own end.  Its name is one of Ansible's own, so that it goes with these if this process is killed.
+        """
+        return self._run_dir / HOME / f"ansible-local-{os.getpid()}_scratch"
+
+    def _remove_scratch(self) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
     def _environment(self) -> dict[str, str]:
         # Python tries by a file whether it may write where temporary ones go, and that is /tmp without a word
+        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         return {
             **ROOT_ENVIRONMENT,
             "ANSIBLE_CONFIG": str(self.settings),
             HOOK: str(os.getpid()),
-            "TMPDIR": str(self._run_dir / HOME),
+            "TMPDIR": str(self._scratch),
         }
 
     def _tidy_ended(self) -> None:

@@ -20,6 +20,7 @@ from ...state import event_log
 from ...state.layout import job_key
 from ...system.clock import Deadline
 from ...system.process import signals
+from ...system.process.forking_process import Caller, ForkingProcess
 from ...system.process.process_id import ProcessId
 from ...wire import lines
 from ...wire.form import to_dict
@@ -27,6 +28,7 @@ from ...wire.messages import NodePart
 from ...wire.moves import Arrival
 from ..state import start_lock
 from ..state.settings import NodeSettings
+from ..storage import user_disk, virtiofsd
 from ..system.cpus import Cores
 from . import present_absent
 
@@ -131,7 +133,9 @@ def _work(request: BuildRequest, lock: start_lock.Lock, saying: int, worker: int
         if signals.die_with(worker):
             signals.raise_on_signal()
             signals.unblock_signals()
-            lines.send_line(saying, _answer(request, lock, saying))
+            # before libvirt has a thread in this process
+            with ForkingProcess((virtiofsd.start, user_disk.serve_image, user_disk.serve)) as caller:
+                lines.send_line(saying, _answer(request, lock, saying, caller))
     except signals.Terminated:
         pass
     except BaseException:  # nobody above us would say it
@@ -140,7 +144,7 @@ def _work(request: BuildRequest, lock: start_lock.Lock, saying: int, worker: int
         os._exit(0)
 
 
-def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int) -> dict[str, t.Any]:
+def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int, caller: Caller) -> dict[str, t.Any]:
     @leaves_nothing
     def step(what: str) -> None:
         lines.send_line(saying, {"doing": what})
@@ -162,6 +166,7 @@ def _answer(request: BuildRequest, lock: start_lock.Lock, saying: int) -> dict[s
                 cores=request.cores,
                 arrival=request.arrival,
                 again=request.again,
+                caller=caller,
             )
         return {"guests": [to_dict(one) for one in facts]}
     except VTorqueError as error:

@@ -16,6 +16,7 @@ from ...state import layout
 from ...state.layout import job_key
 from ...system import files
 from ...system.clock import Deadline
+from ...system.process.forking_process import Caller
 from ...time_budget import EARLIER_START_S, LIBVIRT_CONNECT_S, SAVING_LOOK_S, SAVING_WAIT_S
 from ...wire.form import from_dict
 from ...wire.messages import NodePart
@@ -44,6 +45,7 @@ def ensure_guests(
     cores: Cores = (),
     arrival: Arrival | None = None,
     again: bool = False,
+    caller: Caller | None = None,
 ) -> tuple[GuestFacts, ...]:
     """See to it that this node's guests of a start run and are ready; the caller holds the lock of the start.
 
@@ -58,6 +60,7 @@ def ensure_guests(
         cores: the job's on this node; (): libvirt places the guests.
         arrival: of the guest that comes from another node; None: all are made here.
         again: whoever awaited that one has died; its place is made.
+        caller: see `build.create_guests`.
 
     Returns:
         The guests, by rank.
@@ -94,7 +97,7 @@ def ensure_guests(
                 return arriving.receive(arrival, settings, domains, deadline, checked)
             if any(spec.saved_in for spec in part.guests):
                 return returning.bring_back(part, settings, domains, deadline, checked, cores)
-            return build.create_guests(part, settings, domains, deadline, checked, cores)
+            return build.create_guests(part, settings, domains, deadline, checked, cores, caller)
 
 
 def _remove_earlier_starts(part: NodePart, settings: NodeSettings, deadline: Deadline, step: Step) -> None:

@@ -20,6 +20,7 @@ from ....system import files
 from ....system.clock import Deadline, Timings
 from ....system.files import make_directory
 from ....system.process import process_id
+from ....system.process.forking_process import Caller, DirectCaller
 from ....time_budget import GUESTS_RESERVE_S, LIBVIRT_RETURN_S
 from ....wire.form import to_dict
 from ....wire.messages import NodePart
@@ -62,7 +63,13 @@ Step = t.Callable[[str], None]
 
 
 def create_guests(
-    part: NodePart, settings: NodeSettings, domains: Domains, deadline: Deadline, step: Step, cores: Cores = ()
+    part: NodePart,
+    settings: NodeSettings,
+    domains: Domains,
+    deadline: Deadline,
+    step: Step,
+    cores: Cores = (),
+    caller: Caller | None = None,
 ) -> tuple[GuestFacts, ...]:
     """Make the guests of a start and wait until all are ready.
 
@@ -74,6 +81,7 @@ def create_guests(
         deadline: when there must be an answer.
         step: may end the making between any two of its steps.
         cores: those of this node on which qemu and virtiofsd stay; (): all.
+        caller: makes the calls that fork, which libvirt's thread beside them must not see; None: this process.
 
     Returns:
         The guests, by rank.
@@ -105,12 +113,13 @@ def create_guests(
         of_guest = guest.pins.others if guest.pins else cores
         return Serving(guest.directory, part.owner, settings, domains.capabilities().qemu_ids, deadline, of_guest)
 
-    _serve_images(guests, serving)
+    servers = Servers(mounts, serving, caller or DirectCaller())
+    servers.serve_images(guests)
     warm = _warm_starts(part, settings, domains, mounts)
     for guest in guests:  # one after the other: each counts what the others may still take of the disk
         _furnish(guest, settings, deadline, step, warm)
-    _share(guests, mounts, serving)
-    _serve_disks(guests, serving)
+    servers.share(guests)
+    servers.serve_disks(guests)
     if devices:
         _attach_devices(guests, domains.capabilities().qemu_ids, deadline, step)
 
@@ -126,7 +135,7 @@ def create_guests(
         cores=cores,
         warm=warm,
     )
-    boot = functools.partial(_boot, start=start, settings=settings, deadline=deadline, mounts=mounts, serving=serving)
+    boot = functools.partial(_boot, start=start, settings=settings, deadline=deadline, servers=servers)
     _begin(guests, start, boot)
     step("the wait for " + ", ".join(guest.guest_file.name for guest in guests))
     wait = functools.partial(_wait, settings=settings, domains=domains)
@@ -160,14 +169,13 @@ def _boot(
     start: t.Callable[[Guest], None],
     settings: NodeSettings,
     deadline: Deadline,
-    mounts: shares.GuestMounts,
-    serving: t.Callable[[Guest], Serving],
+    servers: Servers,
 ) -> None:
     """Boot guests that were to be warm; what served them ended with their qemu."""
     for guest in guests:
         _put_overlay(guest, settings, deadline)
-    _share(guests, mounts, serving)
-    _serve_disks(guests, serving)
+    servers.share(guests)
+    servers.serve_disks(guests)
     _all_at_once([functools.partial(start, guest) for guest in guests])
 
 
@@ -349,29 +357,43 @@ def _start(
             raise
 
 
-def _share(guests: t.Sequence[Guest], mounts: shares.GuestMounts, serving: t.Callable[[Guest], Serving]) -> None:
-    """Start what shares this node's directories with the guests; not in threads, which a fork does not survive."""
-    if not (over_virtiofs := [share for share in mounts.shares if share.kind == "virtiofs"]):
-        return
-    for guest in guests:
-        terms = serving(guest)
-        guest.virtiofs = tuple((one.tag, virtiofsd.start(one.tag, one.directory, terms)) for one in over_virtiofs)
+class Servers:
+    """What serves the guests their directories, images and disks: processes that become their user's.
 
+    Args:
+        mounts: of each guest.
+        serving: whom a server serves, and on which terms.
+        caller: starts them; not beside threads, for these processes are forks.
+    """
 
-def _serve_images(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving]) -> None:
-    """Start what hands an image of the user's own to each guest; not in threads either."""
-    for guest in guests:
-        if guest.spec.own_image:
-            terms = serving(guest)
-            with guest.timings.phase("disk"):
-                guest.served = user_disk.serve_image(guest.spec.image, guest.spec.image_digest, terms)
+    def __init__(self, mounts: shares.GuestMounts, serving: t.Callable[[Guest], Serving], caller: Caller) -> None:
+        self._mounts = mounts
+        self._serving = serving
+        self._caller = caller
 
+    def share(self, guests: t.Sequence[Guest]) -> None:
+        """Start what shares this node's directories with the guests."""
+        if not (over_virtiofs := [share for share in self._mounts.shares if share.kind == "virtiofs"]):
+            return
+        for guest in guests:
+            terms = self._serving(guest)
+            guest.virtiofs = tuple(
+                (one.tag, self._caller.call(virtiofsd.start, one.tag, one.directory, terms)) for one in over_virtiofs
+            )
 
-def _serve_disks(guests: t.Sequence[Guest], serving: t.Callable[[Guest], Serving]) -> None:
-    """Start what hands disks of the user's own to guests; not in threads either."""
-    for guest in guests:
-        if path := guest.spec.data_disk:
-            guest.data = user_disk.serve(path, serving(guest))
+    def serve_images(self, guests: t.Sequence[Guest]) -> None:
+        """Start what hands an image of the user's own to each guest."""
+        for guest in guests:
+            if guest.spec.own_image:
+                terms, spec = self._serving(guest), guest.spec
+                with guest.timings.phase("disk"):
+                    guest.served = self._caller.call(user_disk.serve_image, spec.image, spec.image_digest, terms)
+
+    def serve_disks(self, guests: t.Sequence[Guest]) -> None:
+        """Start what hands disks of the user's own to guests."""
+        for guest in guests:
+            if path := guest.spec.data_disk:
+                guest.data = self._caller.call(user_disk.serve, path, self._serving(guest))
 
 
 def _awaited(guest: Guest, count: int, settings: NodeSettings, deadline: Deadline) -> AwaitedGuest:

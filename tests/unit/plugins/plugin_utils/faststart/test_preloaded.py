@@ -24,6 +24,8 @@ with (place / "begun").open("a") as stream:
     stream.write(os.environ["ANSIBLE_CONFIG"] + " " + os.environ["TMPDIR"] + "\\n")
 (place / "home").mkdir(exist_ok=True)
 (place / "run/ansible" / f"ansible-local-{{os.getpid()}}abcdefg_").mkdir(parents=True)
+# ansible-core 2.21 makes it, and no exit of ours takes it away
+(pathlib.Path(os.environ["TMPDIR"]) / f"pymp-{{os.getpid()}}").mkdir()
 told = {{"arguments": sys.argv[1:], "environment": dict(os.environ)}}
 if not sys.argv[1:]:
     told = json.loads(sys.stdin.read() or sys.exit(0))
@@ -79,9 +81,9 @@ def test_preloaded_player_plays_the_same_as_a_later_one(world: t.Any, tmp_path: 
         assert play(runner, tmp_path) == (7, "-i source 12.5\n")
     assert begun(tmp_path) == 1
     settings, temporary = (tmp_path / "begun").read_text().split()
-    assert (settings, temporary) == (f"{tmp_path}/run/ansible.cfg", f"{tmp_path}/run/ansible"), (
-        "root makes nothing in /tmp"
-    )
+    assert settings == f"{tmp_path}/run/ansible.cfg"
+    assert temporary.startswith(f"{tmp_path}/run/ansible/"), "root makes nothing in /tmp"
+    assert not pathlib.Path(temporary).exists()
 
 
 def test_other_settings_are_written_and_begun_with_anew(world: t.Any, tmp_path: pathlib.Path) -> None:
@@ -152,7 +154,7 @@ def test_one_that_is_late_is_ended_and_leaves_no_files(world: t.Any, tmp_path: p
     runner.begin()
     hurry(runner)
     end = Deadline.after(60)
-    while not list(tmp_path.glob("run/ansible/ansible-local-*")):
+    while not list(tmp_path.glob("run/ansible/ansible-local-*abcdefg_")):
         assert not end.passed
         time.sleep(0.01)
     assert play(runner, tmp_path, timeout_s=1.0)[0] is None

@@ -69,9 +69,8 @@ def test_program_that_stays_wanted_runs_to_its_end(tmp_path: pathlib.Path, monke
 
 def test_player_that_was_ended_leaves_no_temporary_files_of_ansible(tmp_path: pathlib.Path) -> None:
     program = tmp_path / "play"
-    program.write_text(
-        '#!/bin/sh\nmkdir -p "$TMPDIR/ansible-local-$$abcd1234" "$TMPDIR/ansible-local-1abcd1234"\nexit 4\n'
-    )
+    places = 'ansible-local-$$abcd1234 ansible-local-1abcd1234 "$TMPDIR/pymp-x"'
+    program.write_text(f"#!/bin/sh\ncd {tmp_path}/ansible && mkdir {places}\nexit 4\n")
     program.chmod(0o755)
     with (tmp_path / "log").open("wb") as log:
         assert PlaybookRunner((str(program),), tmp_path).run(PlaybookCall((), {}, 60, log)) == 4

@@ -14,10 +14,12 @@ import signal
 import socket
 import stat
 import tempfile
+import threading
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.lifecycle import monitor, present_absent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.removal import leftovers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.state.guest_file import (
     GuestFile,
@@ -222,6 +224,36 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
     finally:
         leftovers.end_processes(node.settings, KEY)
         shared.rmdir()
+
+
+def test_builder_forks_nothing_beside_libvirts_thread(node: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a thread has locked when another one forks stays locked in the child; Python 3.12 and later warn of it."""
+    noted, fork, connect = node.settings.run_dir.parent / "forks", os.fork, node.hypervisor.connect
+
+    def noted_fork() -> int:
+        with noted.open("a") as stream:
+            stream.write(f"{len(os.listdir('/proc/self/task'))}\n")
+        return fork()
+
+    def connect_with_thread(*uri: str, **how: t.Any) -> t.Any:
+        threading.Thread(target=signal.pause, daemon=True).start()
+        return connect(*uri, **how)
+
+    for room in (present_absent, monitor):
+        monkeypatch.setattr(room, "Domains", connect_with_thread)
+    with tempfile.TemporaryDirectory(prefix="vtq", dir="/tmp") as shared:
+        pathlib.Path(shared).chmod(0o755)
+        node.settings = dataclasses.replace(node.settings, mounts=(Mount("virtiofs", shared, "/workspace"),))
+        monkeypatch.setattr(os, "fork", noted_fork)
+        try:
+            assert "guests" in node.ask(node.part(1)).answer()
+            node.absent()
+        finally:
+            leftovers.end_processes(node.settings, KEY)
+    # the caller's process and the worker's; then the builder's, the process that forks for it, and virtiofsd's
+    forks = noted.read_text().split()
+    assert len(forks) >= 4
+    assert set(forks[1:]) == {"1"}
 
 
 @pytest.mark.parametrize(
