@@ -235,9 +235,10 @@ else
 endif
 
 .PHONY: test-fresh
-test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian of the release that this machine is not (RELEASE=bookworm|trixie), with git and make alone
+test-fresh: ## `make demo` (FRESH='make test': that) of what is committed, on a Debian of the release that this machine is not (RELEASE=bookworm|trixie|trixie-backports), with git and make alone; FULL=1: also `make jobs` with libvirt and QEMU of backports
 	@lab/prepare.sh test
 	@tests/fresh.sh $(RELEASE:%=--release %) "$(FRESH)"
+	@$(if $(FULL),tests/fresh.sh --release trixie-backports "make jobs")
 
 .PHONY: bench
 bench: ## measure what a job in a virtual machine costs (GUEST=tiny|debian PART=job|guests|warm|survive|nodes|cache|boot|slurm|page|devices)

@@ -23,10 +23,11 @@ require_debian() {
 # other_release: the codename of the newest release that this machine is not
 other_release() { awk -v own="$(os_release VERSION_CODENAME)" '$2 != own { other = $2 } END { print other }' <<<"$DEBIAN_RELEASES"; }
 
-# write_sources RELEASE FILE: the sources of packages of a release, from the mirrors that this machine's apt uses.
+# write_sources RELEASE FILE: the sources of packages of a release, from the mirrors that this machine's apt uses; those of
+# "trixie-backports" are trixie's and these.
 # mmdebstrap 1.5.7 does not compare its SUITE with the sources: "bookworm" by sources of trixie would be Debian 13.
 write_sources() {
-    local release=$1 file=$2 own index mirror security
+    local release=${1%-backports} file=$2 own index mirror security
     own=$(os_release VERSION_CODENAME)
     index=$(apt_index)
     [ -n "$index" ] || { apt-get -qq update && index=$(apt_index); }
@@ -36,6 +37,7 @@ write_sources() {
     {
         printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' \
             "$mirror" "$release" "$mirror" "$release-updates"
+        [ "$release" = "$1" ] || printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$1"
         [ -z "$security" ] || printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$security" "$release-security"
     } >"$file"
 }

@@ -5,7 +5,8 @@
 #
 # fresh.sh [--release RELEASE] [COMMAND...]: run each command ("make demo") in a clone of what is committed, on a Debian that
 # has nothing but git, make and certificates: so that no missing install step hides behind what this machine has.
-# RELEASE is bookworm or trixie; without it, that of the two which this machine is not.
+# RELEASE is bookworm, trixie, or trixie-backports, which has libvirt and QEMU from there; without it, that of the first two
+# which this machine is not.
 # The Debian is a directory in namespaces of its own (mounts, processes).  Of this machine it gets the network, the kernel,
 # the mirrors of packages and, for the run, the settings of apt and pip.
 set -euo pipefail
@@ -18,7 +19,8 @@ if [ "${1:-}" = --release ]; then
     release=${2:-}
     shift 2
 fi
-grep -q " $release$" <<<"$DEBIAN_RELEASES" || { echo "fresh: --release $release: $(awk '{ print $2 }' <<<"$DEBIAN_RELEASES" | paste -sd' ')" >&2; exit 2; }
+suite=${release%-backports}
+grep -q " $suite$" <<<"$DEBIAN_RELEASES" || { echo "fresh: --release $release: bookworm, trixie or trixie-backports" >&2; exit 2; }
 [ $# -gt 0 ] || set -- "make demo"
 place=$PWD/build/fresh-$release
 root=$place/root
@@ -32,8 +34,8 @@ remove() { rm -rf --one-file-system "$root"; }
 make_debian() {
     write_sources "$release" "$place/sources.list"
     mmdebstrap --mode=root --variant=minbase --include=git,make,ca-certificates \
-        --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io "$release" "$place/debian.new" "$place/sources.list"
-    [ "$(os_release VERSION_CODENAME "$place/debian.new")" = "$release" ]
+        --aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io "$suite" "$place/debian.new" "$place/sources.list"
+    [ "$(os_release VERSION_CODENAME "$place/debian.new")" = "$suite" ]
     mv "$place/debian.new" "$place/debian"
 }
 
@@ -42,6 +44,10 @@ furnish() {
     # what is there may be links, which would lead a copy out of the root
     rm -rf "$root"/etc/{apt/sources.list*,ssl/certs,resolv.conf,hosts}
     cp "$place/sources.list" "$root/etc/apt/"
+    if [ "$release" != "$suite" ]; then
+        printf 'Package: src:libvirt src:libvirt-python src:qemu\nPin: release n=%s\nPin-Priority: 990\n' "$release" \
+            >"$root/etc/apt/preferences.d/backports"
+    fi
     cp -aL /etc/apt/apt.conf.d "$root/etc/apt/"
     cp -aL /etc/resolv.conf /etc/hosts "$root/etc/"
     cp -aL /etc/ssl/certs "$root/etc/ssl/"
