@@ -189,7 +189,13 @@ def test_job_is_let_in_when_its_addresses_are_known(settings: NodeSettings) -> N
         assert elements(settings, f"{guest.device}_job") == {"10.77.0.100", "10.77.0.101"}
         assert elements(settings, f"{guest.device}_hosts") == {"10.77.0.12"}
         assert elements(settings, f"{guest.device}_own") == {"0x0", number(guest.address)}
-    # the rules of a guest that is gone may have been loaded again, or its removal may have failed
+
+
+def test_rules_of_a_former_guest_that_are_still_there_let_the_next_one_reach_nobody(settings: NodeSettings) -> None:
+    """An administrator has stored a listing while the guest ran, and loaded it when it was gone."""
+    nft_rules.apply_rules([FIRST, SECOND], WHOM, settings)
+    nft_rules.admit([FIRST, SECOND], ["10.77.0.100", "10.77.0.101"], ["10.77.0.12"], settings)
+    load_again(settings)
     nft_rules.apply_rules([FIRST], WHOM, settings)
     assert elements(settings, "vtq1_job") == elements(settings, "vtq1_hosts") == set()
     assert elements(settings, "vtq2_job") == {"10.77.0.100", "10.77.0.101"}
