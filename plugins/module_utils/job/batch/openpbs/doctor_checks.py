@@ -44,7 +44,7 @@ NAMED = 5
 def node_checks(policy: Policy, node: str, *, owner_uid: int, thorough: bool) -> dict[str, t.Callable[[], Finding]]:
     """The checks of a node that only OpenPBS has, by their names; see `DoctorAdapter.node_checks`.
 
-    Rights are not looked at: the hook needs none.
+    Rights are not looked at: the hook needs none (`check_server` names what is better with them).
     """
     place = pathlib.Path(policy.torque_home) / "mom_priv" / "hooks"
     return {"hooks": lambda: check_hooks(place, owner_uid, expected_hook(policy.prefix_nodes))}
@@ -105,7 +105,8 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
         more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
         problem = (
             f"root is no operator on {', '.join(lacking[:NAMED])}{more}: "
-            "a note of vTorque stays there until an administrator takes it back (pbsnodes -r)"
+            "a job that is held there does not say why in its comment, "
+            "and a note of vTorque stays until an administrator takes it back (pbsnodes -r)"
         )
         return Finding("server", WARN, OK, problem, f"qmgr -c 'set server operators += root@{lacking[0]}', and so on")
     if preface:

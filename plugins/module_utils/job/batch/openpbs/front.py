@@ -308,7 +308,7 @@ def _raised(select: str | None, need: Demand, policy: Policy, notices: list[str]
         if (parse_batch_memory(chunk.value("mem")) or 0) < need.mem_mib:
             put = put.put("mem", f"{need.mem_mib}mb")
         if select is not None and put != chunk:
-            notices.append(f"chunk {chunk} is too small for the machine, and becomes {put}")
+            notices.append(f"chunk {chunk} is too small for its guest, and becomes {put}")
         if policy.vm_node_property is not None and not put.value(policy.vm_node_property):
             put = put.put(policy.vm_node_property, "True")
         found.append(str(put))

@@ -306,7 +306,7 @@ def _node(element: ET.Element, preface: str) -> BatchNode:
 
 
 def parse_slots(text: str) -> frozenset[str]:
-    """The jobs of `0/12[1].th,1/12[2].th` or `0-1,3/7.th`.
+    """The jobs of `0/12[1].th,1/12[2].th` (recorded), or of `0-1,3/7.th`, as exec_host has several slots of one job.
 
     Args:
         text: as the server writes it; "" for a node without jobs.

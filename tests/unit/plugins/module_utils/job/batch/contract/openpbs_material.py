@@ -61,7 +61,7 @@ for job in answer.get("Jobs", {}).values():  # as it was while it ran
     job.update(job_state="R", substate=42, Hold_Types=(place / "holds").read_text().strip())
     job.pop("Exit_status")
 for node in answer.get("nodes", {}).values():
-    node["jobs"] = ["0.p0"]  # as the release 23.06.06 writes it
+    node["jobs"] = ["0.p0"]  # in this form: release-23.06.06/pbsnodes-a-jobs.json
 node = answer.get("nodes", {}).get("p1", {})
 if (place / "offline").exists():
     node["state"] = "offline"

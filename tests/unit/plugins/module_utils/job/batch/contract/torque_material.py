@@ -31,6 +31,7 @@ case $*:$(cat {place}/state) in
     *) echo "qstat: Unknown Job Id Error" >&2; exit 153 ;;
 esac
 """
+# each entry of jobs has a recorded form, `0/12[1].th` (pbsnodes-x.xml); two slots of one job on a node were not recorded
 PBSNODES = """\
 case $1:$(cat {place}/state) in
     *:silent) exec sleep 60 ;;
@@ -39,7 +40,7 @@ case $1:$(cat {place}/state) in
         state=free
         [ ! -e {place}/offline ] || state=offline
         printf '<Data><Node><name>trqn2</name><state>%s</state><np>2</np>' "$state"
-        printf '<jobs>0/0.trqhead,1/0.trqhead</jobs><note>%s</note></Node></Data>' "$(cat {place}/note)"
+        printf '<jobs>0/0.trqhead</jobs><note>%s</note></Node></Data>' "$(cat {place}/note)"
         ;;
     *:deaf) echo "$*" >>{place}/orders ;;
     -o:*) echo "$*" >>{place}/orders; : >{place}/offline; printf %s "$3" >{place}/note ;;

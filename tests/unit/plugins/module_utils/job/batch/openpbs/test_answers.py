@@ -5,21 +5,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import pathlib
+import re
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import start_lives
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.liveness import is_suspended, start_lives
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import answers
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import is_marked, vm_job_of
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.request.request import Request
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[6] / "fixtures/openpbs"
 RECORDED = (FIXTURES / "qstat-f.json").read_bytes()
+RELEASE = FIXTURES / "release-23.06.06"
 NODES = (FIXTURES / "pbsnodes-a.json").read_bytes()
 
 
@@ -194,6 +197,30 @@ def test_recorded_nodes_are_read() -> None:
     first, second = answers.parse_nodes(NODES)
     assert (first.name, first.slots, first.memory_mib, first.states) == ("p1", 2, 24105, frozenset({"free"}))
     assert (second.name, second.note, second.jobs, second.offline) == ("p2", "", frozenset(), False)
+
+
+def test_jobs_of_nodes_are_read_as_the_release_writes_them() -> None:
+    recorded = answers.parse_nodes((RELEASE / "pbsnodes-a-jobs.json").read_bytes())
+    assert [(node.name, node.jobs) for node in recorded] == [("cn1", {"1.fe"}), ("cn2", {"1.fe"})]
+    jobs_of_text = re.findall(r"jobs = (.+)", (RELEASE / "pbsnodes-a-jobs.txt").read_text())
+    assert jobs_of_text == ["1.fe/0, 1.fe/1"] * 2
+    answer = json.loads((RELEASE / "pbsnodes-a-jobs.json").read_bytes())
+    for node, text in zip(answer["nodes"].values(), jobs_of_text, strict=True):
+        node["jobs"] = text
+    assert answers.parse_nodes(json.dumps(answer).encode()) == recorded
+
+
+def test_operator_reads_all_of_a_job_but_as_whom_it_runs() -> None:
+    operator, manager = (
+        answers.parse_job((RELEASE / f"qstat-f-{who}.json").read_bytes(), "1.fe") for who in ("operator", "manager")
+    )
+    assert (manager.euser, manager.egroup) == ("alice", "alice")
+    assert operator == dataclasses.replace(manager, euser="", egroup="")
+
+
+def test_suspended_job_lives_on_its_nodes() -> None:
+    job = answers.parse_job((RELEASE / "qstat-f-suspended.json").read_bytes(), "2.fe")
+    assert (job.state, job.nodes, is_suspended(job, 1), start_lives(job, 1, "cn2")) == ("S", ("cn1", "cn2"), True, True)
 
 
 def test_node_with_jobs_note_and_a_resource_of_the_sites() -> None:

@@ -137,7 +137,7 @@ def test_chunk_that_is_too_small_gets_more_and_that_is_said() -> None:
     arguments, notices = submit("-l", "select=2:ncpus=2:mem=1gb+1:ncpus=8:mem=4gb,walltime=1:00", "-N", "x")
     select = "select=2:ncpus=5:mem=2048mb+1:ncpus=8:mem=4gb"
     assert arguments == ("-l", select, "-l", "walltime=1:00", "-N", "x")
-    assert notices == ("chunk 2:ncpus=2:mem=1gb is too small for the machine, and becomes 2:ncpus=5:mem=2048mb",)
+    assert notices == ("chunk 2:ncpus=2:mem=1gb is too small for its guest, and becomes 2:ncpus=5:mem=2048mb",)
     arguments, notices = submit(script="#PBS -l select=1:ncpus=1\n")
     assert arguments == ("-l", "select=1:ncpus=5:mem=2048mb")
     assert len(notices) == 1

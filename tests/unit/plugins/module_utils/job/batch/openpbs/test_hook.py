@@ -387,7 +387,8 @@ def test_hook_is_short_and_needs_nothing_but_python_and_pbs() -> None:
 def test_bare_job_pays_for_no_import_but_of_what_is_there_already(tmp_path: pathlib.Path) -> None:
     """Python itself has loaded os; subprocess and json would cost each event of each job ten times that of the rest."""
     stand_in = "EXECJOB_BEGIN = EXECJOB_PROLOGUE = EXECJOB_LAUNCH = EXECJOB_PRETERM = EXECJOB_ABORT = EXECJOB_END = 1\n"
-    stand_in += "EXECJOB_EPILOGUE, EXECJOB_POSTSUSPEND, EXECJOB_PRERESUME = 2, 3, 4\nclass UnsetResourceNameError(Exception): pass\n"
+    stand_in += "EXECJOB_EPILOGUE, EXECJOB_POSTSUSPEND, EXECJOB_PRERESUME = 2, 3, 4\n"
+    stand_in += "class UnsetResourceNameError(Exception): pass\n"
     stand_in += "class Job:\n id, Resource_List = '7.p0', {}\n"
     stand_in += "class Event:\n job = Job()\n type = TYPE\n def accept(self): print('accepted')\n"
     stand_in += "def event(): return Event()\n"
