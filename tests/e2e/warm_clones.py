@@ -37,7 +37,7 @@ PLACE = pathlib.Path("/var/lib/vtorque/warm-clones")
 CALLS = 4
 """To libvirt at the same time, as a start of a job has them."""
 LONG_S = 3600.0
-FOUND = re.compile(r"^tiny guest: (random|temporary|sequence) (\S+)\r?$", re.MULTILINE)
+FOUND = re.compile(r"^tiny guest: (random|temporary|sequence) (\S+)\r?\n", re.MULTILINE)
 
 
 def spec_of(number: int, shape: DomainSpec) -> DomainSpec:
