@@ -31,16 +31,16 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.wire import me
 
 from ..conftest import Connection, Hypervisor, Node, spec
 
-SAVED = pathlib.Path(__file__).parents[5] / "fixtures/libvirt/saved-9.0.0.gz"
-"""The beginning of what libvirt 9.0.0 wrote for a guest of qemu 7.2: its header, and 4 KiB of qemu's own.
+SAVED = pathlib.Path(__file__).parents[5] / "fixtures/libvirt"
+"""The beginning of what libvirt wrote for a guest of qemu 7.2 (9.0.0) and 10.0 (11.3.0): header, and 4 KiB of qemu's.
 
-The attribute `cache` of its disk was added by hand, in the form in which libvirt writes it."""
+The attribute `cache` of the older one's disk was added by hand, in the form in which libvirt writes it."""
 TOKEN = "f00df00df00df00df00df00df00df00d"
 GUEST = "vcn1-1"
 
 
-def saved() -> bytes:
-    return gzip.decompress(SAVED.read_bytes())
+def saved(libvirt: str = "9.0.0") -> bytes:
+    return gzip.decompress((SAVED / f"saved-{libvirt}.gz").read_bytes())
 
 
 class GuestOfTemplate(threading.Thread):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The header of what libvirt 9.0.0 saved, as it is and spoilt."""
+"""The header of what libvirt saved, as it is and spoilt."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.node.warm.save
 from .template_node import saved
 
 
-def test_header_of_libvirt_is_read_to_where_qemu_begins() -> None:
-    data = saved()
+@pytest.mark.parametrize("libvirt", ["9.0.0", "11.3.0"])
+def test_header_of_libvirt_is_read_to_where_qemu_begins(libvirt: str) -> None:
+    data = saved(libvirt)
     header = read_header(io.BytesIO(data))
     assert header.xml.startswith("<domain type='qemu'>")
     assert header.xml.rstrip().endswith("</domain>")
