@@ -170,6 +170,9 @@ def start(tag: str, directory: str, serving: Serving) -> pathlib.Path:
     return place
 
 
+_NAMESPACES = "virtiofsd needs user namespaces here"
+
+
 @leaves_nothing
 def is_missed(output: str, socket: pathlib.Path) -> bool:
     """Return whether a hypervisor that did not start complains of a virtiofsd.
@@ -189,6 +192,16 @@ def last_output(guest: pathlib.Path, tag: str) -> str:
     with contextlib.suppress(OSError, IndexError):
         return (guest / f"{tag}.log").read_text(encoding="utf-8", errors="replace").splitlines()[-1][-300:]
     return ""
+
+
+@leaves_nothing
+def hint_of(output: str) -> str:
+    """Return what to see to where one in Rust has ended; it makes its namespaces itself, and only its log says so.
+
+    Args:
+        output: its last line.
+    """
+    return f"{_NAMESPACES}, and a /proc of which nothing is covered" if "Error entering sandbox" in output else ""
 
 
 class _Child:
@@ -257,7 +270,7 @@ class _Child:
             raise SiteFault(
                 f"{self.directory} on this node", f"{self.owner.user} cannot open it: {why}", "see to the home server"
             )
-        hint = "virtiofsd needs user namespaces here" if what == "namespace" else ""
+        hint = _NAMESPACES if what == "namespace" else ""
         raise NodeFault("virtiofsd could not be started", f"{what}: {why}", hint)
 
     def _become(self, path: pathlib.Path, argv: list[str], parent: int, telling: int, ready: int) -> t.NoReturn:

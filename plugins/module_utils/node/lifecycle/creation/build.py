@@ -353,7 +353,8 @@ def _start(
                 raise SiteFault(f"the qemu-nbd of the image of {guest_file.name} has ended", str(error)) from None
             for tag, socket in guest.virtiofs:
                 if virtiofsd.is_missed(str(error), socket) and (log_tail := virtiofsd.last_output(directory, tag)):
-                    raise SiteFault(f"virtiofsd of {guest_file.name} has ended", log_tail) from None
+                    what, hint = f"virtiofsd of {guest_file.name} has ended", virtiofsd.hint_of(log_tail)
+                    raise SiteFault(what, log_tail, hint) from None
             raise
 
 

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import resource
 import signal
 import socket
 import stat
@@ -58,13 +57,23 @@ class Node:
     def processes(self) -> list[int]:
         return [pid for pid, key in leftovers.processes(self.settings) if key == KEY]
 
+    @property
+    def in_c(self) -> bool:
+        return virtiofsd.program(self.settings)[1]
+
     def process(self) -> int:
-        """The one; the kernel shows the words of a program a moment after it has begun."""
+        """The one that serves; the kernel shows the words of a program a moment after it has begun.
+
+        The one in Rust is two: a parent that waits, and a child that is the first process of a namespace; for a moment
+        another child writes down whose its ids are.
+        """
         end = Deadline.after(60)
-        while not (found := self.processes()):
+        while True:
+            with contextlib.suppress(OSError):
+                for pid in self.processes():
+                    if self.in_c or len(status(pid)["NSpid"].split()) == 2:
+                        return pid
             assert not end.passed
-        (pid,) = found
-        return pid
 
 
 @pytest.fixture
@@ -88,13 +97,17 @@ def test_it_is_the_users_with_his_groups_and_no_others(sharer: Node) -> None:
     sharer.start()
     pid = sharer.process()
     seen = status(pid)
-    assert resource.prlimit(pid, resource.RLIMIT_DATA) == (memory.SERVER_MIB << 20,) * 2
-    assert resource.prlimit(pid, resource.RLIMIT_STACK) == (memory.STACK_MIB << 20,) * 2
+    # prlimit(2) of another user namespace is refused
+    limits = pathlib.Path(f"/proc/{pid}/limits").read_text().splitlines()
+    limit_of = {" ".join(line.split()[1:3]): line.split()[3:5] for line in limits}
+    assert limit_of["data size"] == [str(memory.SERVER_MIB << 20)] * 2
+    assert limit_of["stack size"] == [str(memory.STACK_MIB << 20)] * 2
     assert set(seen["Uid"].split()) == {"54321"}
     assert set(seen["Gid"].split()) == {"54322"}
     assert os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user")
     assert pathlib.Path(f"/proc/{pid}/uid_map").read_text().split() == ["54321", "54321", "1"]
-    assert pathlib.Path(f"/proc/{pid}/gid_map").read_text().split() == ["54322", "54322", "1", "54323", "54323", "1"]
+    others = ["54323", "54323", "1"] if sharer.in_c else []  # which count all the same where files are opened
+    assert pathlib.Path(f"/proc/{pid}/gid_map").read_text().split() == ["54322", "54322", "1", *others]
 
 
 def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
@@ -118,8 +131,10 @@ def test_only_qemu_may_connect_and_then_it_serves(sharer: Node) -> None:
 
 def test_virtiofsd_that_outlives_its_guest_is_ended(sharer: Node) -> None:
     sharer.start()
-    pid = sharer.process()
-    assert leftovers.end_processes(sharer.settings, KEY) == {pid: True}
+    sharer.process()
+    ended = leftovers.end_processes(sharer.settings, KEY)
+    assert ended
+    assert all(ended.values())
     assert sharer.processes() == []
 
 
@@ -127,7 +142,7 @@ def test_servers_of_one_guest_end_before_it_boots_instead_and_no_other_guest_s(s
     sharer.start()
     pid = sharer.process()
     leftovers.end_servers(sharer.guest.with_name(f"{sharer.guest.name}0"), sharer.settings)
-    assert sharer.processes() == [pid]
+    assert pid in sharer.processes()
     leftovers.end_servers(sharer.guest, sharer.settings)
     assert sharer.processes() == []
 
@@ -149,6 +164,7 @@ def test_node_without_the_program_says_so(sharer: Node, tmp_path: pathlib.Path) 
 def test_node_without_user_namespaces_says_so(sharer: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """No node goes offline for it: nobody could test whether it was mended."""
     monkeypatch.setattr(virtiofsd, "_NEWUSER", 1)
+    monkeypatch.setattr(virtiofsd, "_known", lambda settings: (virtiofsd.program(settings)[0], True))
     with pytest.raises(NodeFault, match="namespace: Invalid argument") as fault:
         sharer.start()
     assert (fault.value.cause, fault.value.hint) == ("", "virtiofsd needs user namespaces here")
@@ -216,10 +232,12 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
             (Mount("virtiofs", "vtorque0", "/workspace", "nosuid,nodev"),)
         }  # fmt: skip
         end = Deadline.after(60)
-        while len(leftovers.processes(node.settings)) != 2:
+        servers = 2 if virtiofsd.program(node.settings)[1] else 4
+        while len(leftovers.processes(node.settings)) != servers:
             assert not end.passed
         removed = node.absent()
-        assert len([thing for thing in removed if thing.startswith("process ")]) == 2
+        # a parent takes its child with it, perhaps before that one gets a signal
+        assert 2 <= len([thing for thing in removed if thing.startswith("process ")]) <= servers
         assert leftovers.processes(node.settings) == ()
     finally:
         leftovers.end_processes(node.settings, KEY)
@@ -228,6 +246,7 @@ def test_start_shares_what_its_guests_mount_and_takes_it_away(node: t.Any) -> No
 
 def test_builder_forks_nothing_beside_libvirts_thread(node: t.Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a thread has locked when another one forks stays locked in the child; Python 3.12 and later warn of it."""
+    over = threading.Event()
     noted, fork, connect = node.settings.run_dir.parent / "forks", os.fork, node.hypervisor.connect
 
     def noted_fork() -> int:
@@ -236,7 +255,7 @@ def test_builder_forks_nothing_beside_libvirts_thread(node: t.Any, monkeypatch: 
         return fork()
 
     def connect_with_thread(*uri: str, **how: t.Any) -> t.Any:
-        threading.Thread(target=signal.pause, daemon=True).start()
+        threading.Thread(target=over.wait, daemon=True).start()
         return connect(*uri, **how)
 
     for room in (present_absent, monitor):
@@ -249,11 +268,19 @@ def test_builder_forks_nothing_beside_libvirts_thread(node: t.Any, monkeypatch: 
             assert "guests" in node.ask(node.part(1)).answer()
             node.absent()
         finally:
+            over.set()
             leftovers.end_processes(node.settings, KEY)
     # the caller's process and the worker's; then the builder's, the process that forks for it, and virtiofsd's
     forks = noted.read_text().split()
     assert len(forks) >= 4
     assert set(forks[1:]) == {"1"}
+
+
+def test_one_in_rust_that_cannot_enter_its_sandbox_needs_namespaces() -> None:
+    """As virtiofsd 1.13.2 of Debian 13 ends where a file of /proc is covered."""
+    why = 'MountProc(Os { code: 1, kind: PermissionDenied, message: "Operation not permitted" })'
+    assert "user namespaces" in virtiofsd.hint_of(f"ERROR virtiofsd] Error entering sandbox: {why}")
+    assert virtiofsd.hint_of("") == ""
 
 
 @pytest.mark.parametrize(

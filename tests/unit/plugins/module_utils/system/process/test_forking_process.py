@@ -49,23 +49,24 @@ FUNCTIONS = (count_threads, fail_by_the_system, fail_by_the_node, fail_by_a_mist
 
 
 @pytest.fixture
-def beside_threads() -> t.Iterator[None]:
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    yield
-    over.set()
-    thread.join()
-
-
-@pytest.fixture
 def caller() -> t.Iterator[ForkingProcess]:
     with ForkingProcess(FUNCTIONS) as one:
         yield one
 
 
-@pytest.mark.usefixtures("beside_threads")
-def test_call_is_made_in_one_process_without_threads(caller: ForkingProcess) -> None:
+@pytest.fixture
+def beside_threads(caller: ForkingProcess) -> t.Iterator[ForkingProcess]:
+    """It was there before there are threads here."""
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    yield caller
+    over.set()
+    thread.join()
+
+
+def test_call_is_made_in_one_process_without_threads(beside_threads: ForkingProcess) -> None:
+    caller = beside_threads
     pid, threads, more = caller.call(count_threads, "a", pathlib.Path("/b"))
     assert (threads, more) == (1, ("a", pathlib.Path("/b")))
     assert pid not in (os.getpid(), os.getppid())
