@@ -67,7 +67,9 @@ faults:
   elements: str
   sample: ["squeue, scontrol of Slurm not in /opt/slurm/bin: vtorque_slurm_bin must name the directory that has them"]
 settings:
-  description: What is wrong with the controller's settings, and what to write, one sentence each.
+  description:
+    - What is wrong with the controller's settings, and what to write, one sentence each.
+    - Also that a version was not tried, or that the commands here have another one than the controller.
   returned: success
   type: list
   elements: str
@@ -99,7 +101,7 @@ from ..module_utils.errors import VTorqueError
 from ..module_utils.job.batch.host_match import same_host
 from ..module_utils.job.batch.slurm.adapter import Slurm
 from ..module_utils.job.batch.slurm.comment import wants_guests
-from ..module_utils.job.batch.slurm.doctor_checks import VERSION, check_server, plain_sbatch_lines
+from ..module_utils.job.batch.slurm.doctor_checks import check_server, plain_sbatch_lines, too_old
 
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 """What vTorque calls."""
@@ -137,8 +139,8 @@ def run(
     batch = ExtendedSlurm(commands, timeout_s=TIMEOUT_S)
     try:
         settings = batch.configuration()
-        if tuple(map(int, re.findall(r"[0-9]+", settings.get("SLURM_VERSION", ""))[:2])) != VERSION:
-            found["faults"] = [f"{check_server(batch, nodes).problem}: nothing is installed beside it"]
+        if old := too_old(settings):
+            found["faults"] = [f"{old[0]}: nothing is installed beside it"]
         found["settings"] = _settings(batch, nodes)
         if job_submit is not None:
             found["settings"] += plain_sbatch_lines(settings, job_submit, platform.node())

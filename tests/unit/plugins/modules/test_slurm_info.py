@@ -26,7 +26,9 @@ def commands(place: pathlib.Path, config: str = CONFIG, jobs: str = "squeue-runn
     (place / "config").write_text(config)
     answers = {"scontrol": place / "config", "squeue": FIXTURES / jobs, "sinfo": FIXTURES / "sinfo-nodes.json"}
     for name in slurm_info.COMMANDS:
-        (place / name).write_text(f"#!/bin/sh\nexec cat {answers.get(name, '/dev/null')}\n")
+        no_json = "echo \"scontrol: unrecognized option '--json'\" >&2; exit 1"
+        refusal = f"[ $0,$1 != {place}/scontrol,-a ] || {{ {no_json}; }}"
+        (place / name).write_text(f"#!/bin/sh\n{refusal}\nexec cat {answers.get(name, '/dev/null')}\n")
         (place / name).chmod(0o755)
     return place
 
@@ -154,11 +156,22 @@ def test_jobs_are_those_in_virtual_machines(tmp_path: pathlib.Path, capfd: pytes
     assert run(slurm_info, capfd, commands=str(tmp_path / "bin"))["jobs"] == ours
 
 
-@pytest.mark.parametrize("version", ["21.08.5", "23.02.1"])
-def test_another_slurm_is_refused(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], version: str) -> None:
-    place = commands(tmp_path / "bin", CONFIG.replace("= 22.05.8", f"= {version}"))
+def test_slurm_that_does_not_tell_prolog_the_comment_is_refused(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = commands(tmp_path / "bin", CONFIG.replace("= 22.05.8", "= 21.08.5"))
     (fault,) = run(slurm_info, capfd, commands=str(place))["faults"]
-    assert version in fault
+    assert "21.08.5" in fault
+
+
+@pytest.mark.parametrize(("version", "words"), [("24.11.5", 0), ("26.05.3", 0), ("27.11.0-0rc1", 1), ("next", 1)])
+def test_slurm_that_nobody_has_tried_is_tried_and_named(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str], version: str, words: int
+) -> None:
+    place = commands(tmp_path / "bin", CONFIG.replace("= 22.05.8", f"= {version}"))
+    result = run(slurm_info, capfd, commands=str(place))
+    assert (result["faults"], len(result["settings"])) == ([], words)
+    assert all(version in one for one in result["settings"])
 
 
 def test_host_without_slurm_is_told_what_to_name(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Slurm's controller, asked by its commands; what users write is never looked through.
 
-`squeue --json` and `sinfo --json` quote what users write; `scontrol` prints a job's name and comment as they are, line
-feeds and all, so that either forges any of its fields (recorded on Slurm 22.05.8: tests/fixtures/slurm).
+`--json` quotes what users write; `scontrol show job` prints a job's name and comment as they are, line feeds and all,
+so that either forges any of its fields (recorded on Slurm 22.05.8 and 24.11.5: tests/fixtures/slurm).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MOST_MINUTES = 60
 
 
 class Slurm:
-    """Slurm 22.05.
+    """Slurm 22.05 and newer.
 
     Args:
         tools: the directory with squeue, sinfo, scontrol and scancel; Prolog has no PATH.
@@ -100,12 +100,19 @@ class Slurm:
 
     def all_jobs(self) -> tuple[BatchJob, ...]:
         """All jobs that the controller remembers; see `BatchSystem.all_jobs`."""
-        return parse_jobs(self._run("squeue", "--json"))
+        # 24.11 lists no job that is over without `-t all`; 22.05 has them all with and without it
+        return parse_jobs(self._run("squeue", "-a", "-t", "all", "--json"))
 
     @leaves_nothing
     def nodes(self) -> tuple[BatchNode, ...]:
         """All nodes, without the jobs on them, which Slurm knows by job (`jobs`)."""
-        return parse_nodes(self._run("sinfo", "--json"))
+        try:
+            return parse_nodes(self._run("scontrol", "-a", "show", "nodes", "--json"))
+        except CommandRefused as refused:
+            if commands.NO_JSON not in str(refused):
+                raise
+        # scontrol writes JSON since 23.02, and since then sinfo does not list single nodes
+        return parse_nodes(self._run("sinfo", "--json"), "sinfo")
 
     def node_sizes(self, queue: str, wanted: str | None) -> tuple[NodeSize, ...]:
         """Return the sizes of the nodes of partitions, by the name of the partition; see `BatchSystem.node_sizes`."""
@@ -286,6 +293,10 @@ class Slurm:
     def configuration(self) -> dict[str, str]:
         """The controller's settings (`scontrol show config`), by the names of slurm.conf."""
         return commands.read_settings(self._run(*commands.SETTINGS))
+
+    def commands_version(self) -> str:
+        """Return the version of the commands of this host; Debian's write `slurm-wlm 22.05.8`."""
+        return self._run(*commands.VERSION).decode(errors="replace").strip().rpartition(" ")[2]
 
     def comment(self, job_id: str, text: str) -> None:
         """AdminComment: only root and operators write it, and what is not ours there stays.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs and nodes out of the answers of `squeue --json` and `sinfo --json` (recorded on Slurm 22.05.8).
+"""Jobs and nodes out of the answers of `squeue --json`, and of `scontrol show nodes --json` or `sinfo --json`.
 
 Each answer holds the jobs of everybody, and what users write in them with the bytes that they wrote: whatever is odd
 about the job of one of them must not concern the others.
@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import typing as t
 
 from ....errors import SiteFault, UserFault
 from ...request.request import MARKER, PREFIX
 from ..api import BatchJob, BatchNode
 from ..shared.odd_job import odd_job
-from . import comment, host_list, ids, output_file
+from . import comment, forms, host_list, ids, output_file
+
+if t.TYPE_CHECKING:
+    from .forms import Facts, Form
 
 STATES = {
     "PENDING": "Q",
@@ -31,6 +33,7 @@ STATES = {
     "CONFIGURING": "R",
     "RESIZING": "R",
     "SIGNALING": "R",
+    "EXPEDITING": "Q",
     "SUSPENDED": "S",
     "STOPPED": "S",
     "COMPLETING": "E",
@@ -56,9 +59,6 @@ DOWN_FLAGS = frozenset({"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBO
 
 UNREADABLE = f"{PREFIX}="
 """In `BatchJob.x`: the job asks for a virtual machine, and nobody can read for which."""
-READS = "vTorque reads the answers of Slurm 22.05; those of 23.02 and newer have other forms"
-
-Form = dict[str, t.Any]
 
 
 class JobAnswer(t.NamedTuple):
@@ -105,7 +105,7 @@ def parse_jobs(data: bytes) -> tuple[BatchJob, ...]:
     Raises:
         SiteFault: the answer is no JSON.
     """
-    return tuple(map(_any_job, _entries(data, "jobs", "squeue")))
+    return tuple(map(_any_job, forms.entries(data, "jobs", "squeue")))
 
 
 def _any_job(entry: object) -> BatchJob:
@@ -133,80 +133,39 @@ def _read_odd_job(form: Form) -> BatchJob:
         owner=user,
         euser=user,
         egroup=text("group_name"),
-        state=STATES.get(text("job_state"), ""),
+        state=_odd_state(form),
         queue=text("partition"),
         hosts=hosts,
         x=_request(request) if comment.wants_guests(request) else "",
     )
 
 
-def parse_nodes(data: bytes) -> tuple[BatchNode, ...]:
-    """The nodes out of what `sinfo --json` wrote.
+def _odd_state(form: Form) -> str:
+    with contextlib.suppress(SiteFault):
+        return STATES.get(forms.Facts(form, "").state("job_state"), "")
+    return ""
+
+
+def parse_nodes(data: bytes, tool: str = "scontrol") -> tuple[BatchNode, ...]:
+    """The nodes out of what `scontrol show nodes --json` wrote, or `sinfo --json` of 22.05.
 
     Raises:
         SiteFault: the answer is no JSON, or a fact is out of form.
     """
-    nodes = _entries(data, "nodes", "sinfo")
+    nodes = forms.entries(data, "nodes", tool)
     if not all(isinstance(form, dict) for form in nodes):
-        raise SiteFault("sinfo --json", "nodes is no list of objects")
+        raise SiteFault(f"{tool} --json", "nodes is no list of objects")
     return tuple(map(_node, nodes))
 
 
-def _entries(data: bytes, key: str, tool: str) -> list[t.Any]:
-    try:
-        # what is no UTF-8 in a name or comment stands there as its owner wrote it
-        answer = json.loads(data.decode(errors="replace"))
-        found, errors = answer[key], answer.get("errors")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SiteFault(f"{tool} --json", f"its answer cannot be read: {error}", READS) from error
-    if errors:
-        raise SiteFault(f"{tool} --json", f"it reports {json.dumps(errors)[:200]}")
-    if not isinstance(found, list):
-        raise SiteFault(f"{tool} --json", f"{key} is no list")
-    return found
-
-
-class _Facts:
-    """The facts of one job or node, each of the form that Slurm gives it."""
-
-    def __init__(self, form: Form, what: str) -> None:
-        self._form = form
-        self._what = what
-
-    def text(self, key: str) -> str:
-        value = self._form.get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self._wrong(key, value)
-        return value
-
-    def number(self, key: str) -> int:
-        value = self._form.get(key)
-        if value is None:
-            return 0
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self._wrong(key, value)
-        return value
-
-    def texts(self, key: str) -> list[str]:
-        value = self._form.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise self._wrong(key, value)
-        return value
-
-    def _wrong(self, key: str, value: object) -> SiteFault:
-        return SiteFault(self._what, f"{key} is {str(value)[:40]!r}, which Slurm 22.05 never writes", READS)
-
-
 def _id_of(form: Form) -> str:
-    facts = _Facts(form, "a job of squeue")
+    facts = forms.Facts(form, "a job of squeue")
     return ids.read(str(facts.number("job_id")), facts.text("cluster"))
 
 
 def _job(form: Form, job_id: str) -> BatchJob:
-    facts = _Facts(form, f"job {job_id}")
-    state = facts.text("job_state")
+    facts = forms.Facts(form, f"job {job_id}")
+    state = facts.state("job_state")
     letter = STATES.get(state, state)
     hold = HOLDS.get(facts.text("state_reason"), "") if facts.number("priority") == 0 else ""
     if letter == "Q" and hold:
@@ -241,27 +200,28 @@ def _job(form: Form, job_id: str) -> BatchJob:
         resource_list={"mem": f"{memory_mib}mb", **({"other": MARKER} if ours else {}), **_generic(form)},
         account=facts.text("account"),
         hold_types=hold,
-        exit_status=_status(facts.number("exit_code")) if letter == "C" else None,
+        exit_status=_status(facts.wait_status("exit_code")) if letter == "C" else None,
         comment=facts.text("admin_comment"),
         started_s=facts.number("start_time") if letter in ("R", "S", "E") else 0,
-        node_exclusive=form.get("shared") == "none",
+        node_exclusive=facts.is_shared("none"),
         # where it is counted, a job that says nothing of memory, or --mem=0, is given a node's
         memory_uncounted=bool(slots) and not memory_mib,
-        slots_shared=form.get("shared") == "shared",
+        slots_shared=facts.is_shared("shared") or facts.is_shared("oversubscribe"),
         granted=tuple(
             f"{host}/{name}/{index}"
             for host, gres in form.get("gres_by_host", ())
             for name, index in host_list.read_devices(gres)
         ),
-        alias=_alias(facts) if form.get("array_task_id") is not None or facts.number("het_job_id") else "",
+        alias=_alias(facts),
     )
 
 
-def _alias(facts: _Facts) -> str:
-    """As users write a member of an array, or of a set of jobs."""
+def _alias(facts: Facts) -> str:
+    """As users write a member of an array, or of a set of jobs; "": it is none."""
     if facts.number("het_job_id"):
         return f"{facts.number('het_job_id')}+{facts.number('het_job_offset')}"
-    return f"{facts.number('array_job_id')}_{facts.number('array_task_id')}"
+    member = facts.optional_number("array_task_id")
+    return "" if member is None else f"{facts.number('array_job_id')}_{member}"
 
 
 def _generic(form: Form) -> dict[str, str]:
@@ -295,23 +255,14 @@ def _allocated(form: Form, job_id: str) -> tuple[tuple[str, ...] | None, int]:
     """
     if "given" in form:
         return _granted_slots(form)
-    given = form.get("job_resources")
-    if not given or not form.get("nodes"):
-        return (), 0
-    wrong = SiteFault(f"job {job_id}", "what it was given is not of the form that Slurm 22.05 writes", READS)
-    try:
-        hosts = host_list.expand(given["nodes"])
-        nodes = {node["nodename"]: node for node in given["allocated_nodes"]}
-        cores = {host: _cores(nodes[host]) for host in hosts}
-        memory = sum(int(nodes[host]["memory_allocated"]) for host in hosts)
-        total = sum(cores.values())
-        # where a core has several processors, Slurm gives all of them
-        each = max(1, int(form["cpus"]) // total) if total else 0
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise wrong from error
+    parts = forms.allocated(form, f"job {job_id}")
+    total = sum(cores for cores, _mib in parts.values())
+    # where a core has several processors, Slurm gives all of them
+    each = max(1, forms.Facts(form, f"job {job_id}").number("cpus") // total) if total else 0
     first = str(form.get("batch_host") or "")
-    order = sorted(hosts, key=lambda host: host != first)
-    return tuple(host for host in order for _slot in range(cores[host] * each)), memory
+    order = sorted(parts, key=lambda host: host != first)
+    slots = tuple(host for host in order for _slot in range(parts[host][0] * each))
+    return slots, sum(mib for _cores, mib in parts.values())
 
 
 def _granted_slots(form: Form) -> tuple[tuple[str, ...] | None, int]:
@@ -323,14 +274,12 @@ def _granted_slots(form: Form) -> tuple[tuple[str, ...] | None, int]:
     return tuple(host for host, slots, _mib in order for _slot in range(slots)), sum(mib for *_of, mib in order)
 
 
-def _cores(node: Form) -> int:
-    return sum(state == "allocated" for socket in node["sockets"].values() for state in socket["cores"].values())
-
-
 def _node(form: Form) -> BatchNode:
-    facts = _Facts(form, f"node {str(form.get('name'))[:80]}")
-    state, flags = facts.text("state"), set(facts.texts("state_flags"))
-    states = {OF_NODES.get(state, state)}
+    facts = forms.Facts(form, f"node {str(form.get('name'))[:80]}")
+    # since 23.02 the flags stand behind the state, all in capitals
+    state, *behind = facts.texts("state") or [""]
+    flags = {*behind, *facts.texts("state_flags")}
+    states = {OF_NODES.get(state.lower(), state.lower())}
     if flags & OFFLINE_FLAGS:
         states = {*states - {"free"}, "offline"}
     if flags & DOWN_FLAGS:
@@ -340,6 +289,6 @@ def _node(form: Form) -> BatchNode:
         states=frozenset(states),
         slots=facts.number("cpus"),
         memory_mib=facts.number("real_memory"),
-        properties=frozenset(filter(None, facts.text("active_features").split(","))),
+        properties=frozenset(facts.texts("active_features")),
         note=facts.text("reason"),
     )

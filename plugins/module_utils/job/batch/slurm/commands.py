@@ -20,7 +20,11 @@ if t.TYPE_CHECKING:
 
 UNKNOWN_JOB = "Invalid job id specified"
 GONE = re.compile(r"Unable to contact|timed out|connect failure|Connection refused", re.IGNORECASE)
-
+NO_JSON = "unrecognized option '--json'"
+"""Of scontrol 22.05.8."""
+NO_PLUGIN = re.compile(r"unable to find plugin: (serializer|data_parser)/([\w.+-]{1,80})", re.IGNORECASE)
+"""Seen on 22.05.8 and 24.11.5 without serializer_json.so (the latter's commands end by SIGSEGV), and on 24.11.5 where
+slurm.conf names a data parser that is not there."""
 
 SERVER = "Slurm's controller"
 PARAMETER = BATCH_SYSTEMS["slurm"].commands_parameter
@@ -52,11 +56,22 @@ def run(
     if UNKNOWN_JOB in answer.err:
         raise UnknownJob(f"job {subject}", f"{SERVER} does not know it")
     first = printable(first_line(answer.err))
+    if "--json" in command and (found := NO_PLUGIN.search(answer.err)):
+        raise _missing_plugin(command[0], found)
     if GONE.search(answer.err):
         raise SiteFault(command[0], f"{SERVER} cannot be reached", first)
     raise CommandRefused(f"{command[0]} {subject}".strip(), f"status {answer.status}: {first or 'no text'}")
 
 
+def _missing_plugin(tool: str, found: re.Match[str]) -> SiteFault:
+    if found[1] == "data_parser":
+        remedy = "DataParserParameters of slurm.conf names it: name one of `squeue --json=list`, or remove that line"
+        return SiteFault(f"{tool} --json", f"Slurm has no plugin data_parser/{found[2]} on this host", remedy)
+    remedy = "install it; Debian has it in slurm-wlm-basic-plugins"
+    return SiteFault(f"{tool} --json", "Slurm has no plugin serializer/json on this host", remedy)
+
+
+VERSION = ("scontrol", "--version")
 SETTINGS = ("scontrol", "show", "config")
 
 

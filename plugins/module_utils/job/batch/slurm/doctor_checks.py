@@ -33,9 +33,9 @@ CGROUPS = "proctrack/cgroup"
 LOOKED_AT = 1 << 16
 """Bytes of a site's own program in which ours is looked for."""
 ASK_S = 5.0
-VERSION = (22, 5)
-"""The one whose answers are read.  Older ones do not tell Prolog a job's comment and which start it is; in newer ones
-numbers and states of `squeue --json` have other forms, and `sinfo --json` lists no nodes."""
+OLDEST, NEWEST = (22, 5), (26, 5)
+"""Older ones do not tell Prolog a job's comment and which start it is.  A newer one may write its answers in another
+form: it is tried, and what cannot be read is named."""
 BOOT_S = 300
 """Seconds that a Prolog may take by default, and a margin."""
 NONE_S = 65534
@@ -101,15 +101,41 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
         settings = batch.configuration() if isinstance(batch, Slurm) else {}
     except SiteFault as error:
         return Finding("server", WARN, "?", f"it does not tell how it is set: {error}")
-    version = settings.get("SLURM_VERSION", "")
-    if tuple(map(int, re.findall(r"[0-9]+", version)[:2])) != VERSION:
-        problem = f"it is Slurm {version or '(unknown)'}, and vTorque reads the answers of 22.05 alone"
-        return Finding("server", BAD, BAD, problem, "Slurm 22.05")
-    if found := _other_file(settings) or _wrong_setting(settings, BOOT_S):
+    if found := too_old(settings) or _other_file(settings) or _wrong_setting(settings, BOOT_S):
         return Finding("server", BAD, BAD, *found)
     # of nodes that may be none for virtual machines; each node's own check is sure of that
-    found = next((wrong for node in nodes if (wrong := _unreadable_node(node))), None)
+    found = next((wrong for node in nodes if (wrong := _unreadable_node(node))), None) or _untried(batch, settings)
     return Finding("server", WARN, "?", *found) if found else Finding("server")
+
+
+def too_old(settings: t.Mapping[str, str]) -> Wrong | None:
+    """Return what a controller older than `OLDEST` lacks."""
+    version = _version(settings.get("SLURM_VERSION", ""))
+    if not version or version >= OLDEST:
+        return None
+    problem = f"it is Slurm {settings['SLURM_VERSION']}, which does not give Prolog the comment of a job"
+    return problem, "Slurm 22.05 or newer"
+
+
+def _untried(batch: BatchSystem, settings: t.Mapping[str, str]) -> Wrong | None:
+    """Return what is to be known of a version that nobody has tried, or of two that work together."""
+    text = settings.get("SLURM_VERSION", "")
+    version = _version(text)
+    if not version or version > NEWEST:
+        problem = f"it is Slurm {text or '(unknown)'}; vTorque was made for 22.05 to 26.05, and tries this one"
+        return problem, "run vmgr selftest; a message names what cannot be read"
+    with contextlib.suppress(SiteFault):
+        ours = batch.commands_version() if isinstance(batch, Slurm) else ""
+        if _version(ours) and _version(ours) != version:
+            problem = f"the commands of this host are Slurm {ours}, and the controller is {text}"
+            return problem, "install the same version on both; until then what Slurm itself allows works"
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return the two numbers of a release; (): they cannot be read."""
+    found = re.match(r"([0-9]+)\.([0-9]+)", text)
+    return (int(found[1]), int(found[2])) if found else ()
 
 
 def plain_sbatch_lines(settings: t.Mapping[str, str], module: pathlib.Path, host: str) -> list[str]:

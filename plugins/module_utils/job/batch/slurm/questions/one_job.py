@@ -1,11 +1,11 @@
 # Copyright (c) 2026, The vTorque authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One job, by questions about it alone: `squeue --json` answers with all jobs of the site (recorded on 22.05.8).
+"""One job, by questions about it alone: `squeue --json` answers with all jobs of the site.
 
-squeue writes each field in a column of as many bytes as it was asked for, so that a record has one length whatever
-users have written, line feeds too. What a job was given on each node only `scontrol -d show job` tells, where their
-texts stand between Slurm's own lines.
+Recorded on 22.05.8 and 24.11.5 (tests/fixtures/slurm).  squeue writes each field in a column of as many bytes as it was
+asked for, so that a record has one length whatever users have written, line feeds too. What a job was given on each
+node only `scontrol -d show job` tells, where their texts stand between Slurm's own lines.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typing as t
 
 from .....effects import leaves_nothing
 from .....errors import SiteFault
+from .. import forms
 from ..host_list import expand
 from ..ids import read
 
@@ -58,6 +59,10 @@ FACTS: Columns = {
 NOTHING = ("", "(null)", "n/a", "N/A")
 OVERSUBSCRIBED = {"NO": "none", "YES": "shared"}
 """What squeue writes, and `squeue --json` for it (recorded)."""
+EXCLUSIVE = re.compile(r"^   OverSubscribe=\w+ Exclusive=(\w+) ", re.MULTILINE)
+"""Of `scontrol show job`, since 26.05 (read in src/scontrol/info_job.c of 26.05.3).  Until then a job that has its
+nodes alone is the one with OverSubscribe=NO; since then NO is what most jobs have, and OK are those of a partition that
+gives slots twice, with OverSubscribe=FORCE too (get_job_oversubscribe_value, src/common/slurm_protocol_defs.c)."""
 HELD_WORDS = {"job requeued in held state": "JobHeldUser", "launch failed requeued held": "JobHeldUser"}
 """What squeue writes in the place of the reason, and the reason (recorded)."""
 _LINE = r"     Nodes=({0}\S+) CPU_IDs=({0}(?:[0-9]+(?:-[0-9]+)?,?)*) Mem=({0}[0-9]+) GRES=({0}[^\n]*)\n"
@@ -183,8 +188,8 @@ def form_of(row: Row, detail: str) -> dict[str, t.Any]:
         "partition": row["Partition"],
         "time_limit": _minutes(row["TimeLimit"]),
         "start_time": _moment(row["StartTime"]),
-        "exit_code": _number(row, "exit_code"),
-        "shared": OVERSUBSCRIBED.get(row["OverSubscribe"]),
+        "exit_code": forms.exit_code(row["exit_code"], what),
+        "shared": _sharing(row["OverSubscribe"], detail),
         "batch_flag": row["BatchFlag"] == "1",
         "batch_host": _text(row, "BatchHost"),
         "nodes": _text(row, "NodeList"),
@@ -213,7 +218,8 @@ def read_detail(detail: str, row: Row) -> tuple[list[tuple[str, int, int]] | Non
     # only what the user wrote can be between Slurm's own lines: all of it is looked through, and nothing cut off
     head = re.match(
         rf"JobId={row['JobID']}(?: [A-Z]\w+=\S+)* JobName={re.escape(row['Name'])} *\n"
-        r"(?:   HetJobIdSet=\S+\n)?   UserId=",
+        # SLUID: since 25.11 (read in src/scontrol/info_job.c)
+        r"(?:   SLUID=\S+\n)?(?:   HetJobIdSet=\S+\n)?   UserId=",
         detail,
     )
     if head is None:  # such as a job that its owner has given another name meanwhile
@@ -271,8 +277,18 @@ def _text(row: Row, field: str) -> str:
 def _number(row: Row, field: str) -> int:
     text = row[field]
     if not re.fullmatch(r"[0-9]{1,11}", text):
-        raise SiteFault(f"job {row['JobID']}", f"{field} is {text[:40]!r}, which Slurm 22.05 never writes")
+        raise SiteFault(f"job {row['JobID']}", f"{field} is {text[:40]!r}, which cannot be read", forms.READS)
     return int(text)
+
+
+def _sharing(column: str, detail: str) -> str | None:
+    """Return how a job shares its nodes, as `squeue --json` of 22.05 has it; its user cannot make it alone."""
+    alone = EXCLUSIVE.findall(detail)
+    if not alone:
+        return OVERSUBSCRIBED.get(column)
+    if column != "NO":
+        return "shared"
+    return "none" if set(alone) == {"NODE"} else None
 
 
 def _minutes(text: str) -> int | None:

@@ -53,6 +53,7 @@ json.dump(answer, sys.stdout)
 SCONTROL = (
     """\
 case $1 in
+    -a) echo "scontrol: unrecognized option '--json'" >&2; exit 1 ;;
     listpids)
         [ ! -e {place}/hidden ] || { echo "scontrol: error: slurm_conf: cannot be read" >&2; exit 1; }
         [ -e {place}/steps ] || { echo "No job steps exist on this node." >&2; exit 1; }

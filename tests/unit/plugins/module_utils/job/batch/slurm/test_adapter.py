@@ -156,17 +156,6 @@ def test_answer_of_another_form_is_a_fault(facts: dict[str, t.Any]) -> None:
         job("squeue-running.json", 4, **facts)
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [{"job_state": ["RUNNING"]}, {"time_limit": {"set": True, "infinite": False, "number": 5}}],
-)
-def test_answer_of_a_newer_slurm_is_refused_with_the_version_that_is_read(facts: dict[str, t.Any]) -> None:
-    form = json.loads(changed("squeue-running.json", 4, facts))["jobs"]
-    with pytest.raises(SiteFault) as caught:
-        answers._job(next(one for one in form if one["job_id"] == 4), "4.lab")
-    assert "Slurm 22.05" in caught.value.hint
-
-
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"jobs": 1}', b'{"jobs": [], "errors": [{}]}'])
 def test_answer_that_is_none_is_a_fault(data: bytes) -> None:
     with pytest.raises(SiteFault):
@@ -234,7 +223,7 @@ def test_jobs_of_a_node_are_asked_for_without_the_words_of_all_users(facts: dict
 def test_node_that_slurm_spells_otherwise_is_asked_for_by_its_name() -> None:
     class Spells(Recorder):
         def _run(self, *command: str, subject: str = "") -> bytes:
-            if command[0] == "sinfo":
+            if "--json" in command:
                 return recorded("sinfo-nodes.json")
             if "cn1.example.org" in command:
                 raise CommandRefused("squeue", "status 1: Invalid node name cn1.example.org")  # recorded
@@ -256,6 +245,31 @@ def test_nodes_are_described() -> None:
     assert other.states == {"offline"}
     assert other.note == "vtorque: bridge: x (job 7.th)"
     assert answers.parse_nodes(recorded("sinfo-nodes.json"))[0].states == {"job-exclusive"}
+
+
+def test_nodes_are_asked_of_the_command_that_knows_json() -> None:
+    class Older(adapter.Slurm):
+        def _run(self, *command: str, subject: str = "") -> bytes:
+            if command[0] == "scontrol":
+                raise CommandRefused("scontrol", "status 1: scontrol: unrecognized option '--json'")  # 22.05.8
+            return recorded("sinfo-nodes.json")
+
+    class Newer(adapter.Slurm):
+        def _run(self, *command: str, subject: str = "") -> bytes:
+            assert command == ("scontrol", "-a", "show", "nodes", "--json")
+            return recorded("24.11/nodes.json")
+
+    assert [node.name for node in Older(pathlib.Path("/nowhere")).nodes()] == ["cn1", "cn2"]
+    assert [node.name for node in Newer(pathlib.Path("/nowhere")).nodes()] == ["cn1", "cn2"]
+
+
+def test_refusal_of_another_kind_is_not_asked_around() -> None:
+    class Refusing(adapter.Slurm):
+        def _run(self, *command: str, subject: str = "") -> bytes:
+            raise CommandRefused("scontrol", "status 1: slurm_load_node error: Access/permission denied")
+
+    with pytest.raises(CommandRefused, match="denied"):
+        Refusing(pathlib.Path("/nowhere")).nodes()
 
 
 class Recorder(adapter.Slurm):

@@ -45,8 +45,6 @@ class Controller(Slurm):
         ("= CR_CORE_MEMORY", "= CR_CPU,CR_LLN", "SelectTypeParameters=CR_CPU_MEMORY,CR_LLN into"),
         ("= CR_CORE_MEMORY", "= CR_ONE_TASK_PER_CORE", "SelectTypeParameters=CR_CORE_MEMORY,CR_ONE_TASK_PER_CORE into"),
         ("= 22.05.8", "= 21.08.5", "Slurm 22.05"),
-        ("= 22.05.8", "= 23.02.1", "Slurm 22.05"),
-        ("= 22.05.8", "= 24.11.0-0rc1", "Slurm 22.05"),
     ],
 )
 def test_setting_that_keeps_jobs_from_running_is_named_with_its_line(old: str, new: str, remedy: str) -> None:
@@ -54,6 +52,33 @@ def test_setting_that_keeps_jobs_from_running_is_named_with_its_line(old: str, n
     finding = doctor_checks.check_server(Controller(CONFIG.replace(old, new)), ())
     assert finding.state == "bad"
     assert remedy in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("version", "commands", "state"),
+    [
+        ("22.05.8", "22.05.11", "ok"),
+        ("23.02.1", "", "ok"),
+        ("24.11.5", "24.11.5", "ok"),
+        ("26.05.3", "26.05.0-0rc1", "ok"),
+        ("24.11.5", "23.11.1", "warn"),
+        ("24.11.5", "25.05.3", "warn"),
+        ("26.11.0-0rc1", "26.11.0-0rc1", "warn"),
+        ("27.05.1", "", "warn"),
+        ("next", "", "warn"),
+    ],
+)
+def test_version_is_never_refused_for_being_new(version: str, commands: str, state: str) -> None:
+    class Upgraded(Controller):
+        def _run(self, *command: str, subject: str = "") -> bytes:
+            if "--version" in command:
+                return f"slurm-wlm {commands}\n".encode()
+            return super()._run(*command, subject=subject)
+
+    finding = doctor_checks.check_server(Upgraded(CONFIG.replace("= 22.05.8", f"= {version}")), ())
+    assert (finding.state, version in (finding.problem or version)) == (state, True)
+    wrong = CONFIG.replace("= 22.05.8", f"= {version}").replace("= 360 sec", "= 10 sec")
+    assert doctor_checks.check_server(Upgraded(wrong), ()).state == "bad"
 
 
 def test_node_whose_name_no_prolog_reads_is_named(node: Node) -> None:

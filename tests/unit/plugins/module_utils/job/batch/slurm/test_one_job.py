@@ -9,13 +9,14 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import re
 import typing as t
 
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import SiteFault
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import exclusive
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchNode, UnknownJob
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import adapter, answers, ids
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm.questions import one_job
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.vm_job import vm_job_of
 
@@ -56,6 +57,92 @@ def test_job_is_the_one_of_the_answer_with_all(moment: str, number: int) -> None
     # when a job that waits may start is no start of it; Slurm writes it as it is asked, in whole seconds
     assert dataclasses.replace(seen, started_s=0) == dataclasses.replace(expected, started_s=0)
     assert bool(seen.started_s) == bool(expected.started_s)
+
+
+NEWER = RECORDED.parent / "24.11/one-job"
+NEWER_JOBS = sorted(file.stem for file in NEWER.glob("*.detail"))
+"""Of 24.11.5, by moment and by which name the job was asked for."""
+
+
+@pytest.mark.parametrize("recorded", NEWER_JOBS)
+def test_job_of_24_11_is_the_one_of_the_answer_with_all(recorded: str) -> None:
+    moment, _dash, name = recorded.partition("-")
+    rows = one_job.read_rows(gzip.decompress((NEWER / f"{recorded}.facts.gz").read_bytes()), one_job.FACTS)
+    _named, wanted = ids.read_name(name.replace("-", "+"))
+    row = one_job.pick(rows, **wanted)
+    job_id = one_job.id_of(row)
+    everybodys = {job.job_id: job for job in answers.parse_jobs((NEWER / f"{moment}.json").read_bytes())}
+    assert not [job for job in everybodys.values() if job.owner_user != "alice"], "each job is in form"
+    seen = answers.read_job(one_job.form_of(row, (NEWER / f"{recorded}.detail").read_text()), job_id).job
+    expected = everybodys[job_id]
+    # which devices a job has on each node, the answer with all does not tell; and where no administrator has written
+    # anything, a line of its user's counts for that
+    same = {"started_s": 0, "granted": (), "comment": ""}
+    assert dataclasses.replace(seen, **same) == dataclasses.replace(expected, **same)  # type: ignore[arg-type]
+    assert seen.comment in (expected.comment, "mine")
+    assert bool(seen.started_s) == bool(expected.started_s)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "state", "hosts", "more"),
+    [
+        ("a-1", "R", 3, {"name": "n;$(id) b\n   JobId=7 JobState=COMPLETED", "account": "acc\nx"}),
+        ("a-2", "C", 1, {"exit_status": 37}),
+        ("a-3_1", "R", 1, {"alias": "3_1", "walltime_s": 300}),
+        ("a-5", "H", 0, {"hold_types": "u"}),
+        ("b-6", "S", 1, {}),
+        ("b-7", "R", 2, {"node_exclusive": True, "walltime_s": 420}),
+        ("b-8", "R", 1, {"interactive": True}),
+        ("b-1", "C", 3, {"exit_status": 143}),
+        ("d-6", "Q", 0, {"start_count": 1}),
+        ("d-7", "H", 0, {"hold_types": "u", "start_count": 1}),
+        ("e-9", "E", 1, {}),
+        ("f-11", "R", 1, {"alias": "11+0"}),
+        ("f-11-1", "R", 1, {"alias": "11+1"}),
+        ("h-13", "E", 1, {}),
+        ("i-14", "H", 0, {"hold_types": "s", "start_count": 1}),
+        ("g-16", "R", 2, {"granted": ("cn1/gpu/0", "cn2/gpu/0")}),
+        ("g-17", "R", 1, {"granted": ("cn1/gpu/1",)}),
+    ],
+)
+def test_job_of_24_11_is_what_it_was(recorded: str, state: str, hosts: int, more: dict[str, t.Any]) -> None:
+    _moment, _dash, name = recorded.partition("-")
+    rows = one_job.read_rows(gzip.decompress((NEWER / f"{recorded}.facts.gz").read_bytes()), one_job.FACTS)
+    row = one_job.pick(rows, **ids.read_name(name.replace("-", "+"))[1])
+    job = answers.read_job(one_job.form_of(row, (NEWER / f"{recorded}.detail").read_text()), one_job.id_of(row)).job
+    assert (job.state, len(job.slot_hosts)) == (state, hosts)
+    assert {key: getattr(job, key) for key in more} == more
+
+
+@pytest.mark.parametrize(
+    ("column", "line", "alone", "shared"),
+    [
+        ("NO", "OverSubscribe=NO Contiguous=0", True, False),
+        ("OK", "OverSubscribe=OK Contiguous=0", False, False),
+        ("YES", "OverSubscribe=YES Contiguous=0", False, True),
+        ("TOPO", "OverSubscribe=TOPO Contiguous=0", False, False),
+        ("NO", "OverSubscribe=NO Exclusive=NODE Contiguous=0", True, False),
+        ("NO", "OverSubscribe=NO Exclusive=NO Contiguous=0", False, False),
+        ("NO", "OverSubscribe=NO Exclusive=USER Contiguous=0", False, False),
+        ("OK", "OverSubscribe=OK Exclusive=NO Contiguous=0", False, True),
+        ("YES", "OverSubscribe=YES Exclusive=NO Contiguous=0", False, True),
+        ("NO", "OverSubscribe=NO Exclusive=NO C=1\n   OverSubscribe=NO Exclusive=NODE C=0", False, False),
+        ("OK", "OverSubscribe=OK Contiguous=0\n   OverSubscribe=NO Exclusive=NODE C=0", False, True),
+    ],
+)
+def test_job_is_alone_where_slurm_says_so_and_not_its_user(column: str, line: str, alone: bool, shared: bool) -> None:
+    """READ, not recorded: lines with `Exclusive=` are those of src/scontrol/info_job.c of 26.05.3."""
+    text = detail(MEMBER)
+    text = text.replace(re.search("OverSubscribe=.*", text)[0], line)  # type: ignore[index]
+    job = answers.read_job(one_job.form_of({**row_of(MEMBER), "OverSubscribe": column}, text), f"{MEMBER}.lab").job
+    assert (job.node_exclusive, job.slots_shared) == (alone, shared)
+
+
+@pytest.mark.parametrize("of_set", ["", "   HetJobIdSet=31-32\n"])
+def test_line_with_the_sluid_of_25_11_is_read(of_set: str) -> None:
+    """READ, not recorded: src/scontrol/info_job.c of 25.11.7 writes it below the name of a job."""
+    text = detail(31).replace("JobName=alone\n", f"JobName=alone\n   SLUID=s0HZAX8RM9ZG00\n{of_set}")
+    assert one_job.read_detail(text, row_of(31))[0] == [("cn1", 2, 2048)]
 
 
 @pytest.mark.parametrize(("moment", "number"), JOBS)
