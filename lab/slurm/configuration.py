@@ -93,5 +93,5 @@ def cgroup_conf(*, unified: bool) -> str:
     """
     lines = ["CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes"]
     if not unified:
-        lines = ["CgroupPlugin=cgroup/v1", "CgroupMountpoint=/sys/fs/cgroup", "CgroupAutomount=no"]
+        lines = ["CgroupPlugin=cgroup/v1", "CgroupMountpoint=/sys/fs/cgroup"]
     return "\n".join([*lines, "ConstrainCores=yes", "ConstrainRAMSpace=yes", "ConstrainDevices=no"]) + "\n"
