@@ -284,11 +284,13 @@ def _node(form: Form) -> BatchNode:
         states = {*states - {"free"}, "offline"}
     if flags & DOWN_FLAGS:
         states = {*states - {"free"}, "down"}
+    reason = facts.text("reason")
     return BatchNode(
         name=facts.text("name"),
         states=frozenset(states),
         slots=facts.number("cpus"),
         memory_mib=facts.number("real_memory"),
         properties=frozenset(facts.texts("active_features")),
-        note=facts.text("reason"),
+        # 24.11 keeps the reason of a node that is in use again, and nothing but another one takes its place
+        note=reason if states & {"offline", "down"} else "",
     )

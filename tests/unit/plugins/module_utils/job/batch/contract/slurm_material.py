@@ -77,7 +77,7 @@ echo "scontrol $*" >>{place}/orders
 case $(cat {place}/state):$* in
     deaf:*) ;;
     *:"update nodename="*" state=drain reason="*) : >{place}/offline; printf %s "${4#reason=}" >{place}/note ;;
-    *:"update nodename="*" state=resume") rm -f {place}/offline; : >{place}/note ;;
+    *:"update nodename="*" state=resume") rm -f {place}/offline ;; # as 24.11 does it: the reason stays
     *:"requeuehold "*) : >{place}/held ;;
 esac
 """
@@ -113,6 +113,11 @@ class SlurmMaterial(FakeServer):
         self.policy = Policy(
             batch_system="slurm", pbs_qsub_on_nodes=str(place / "bin/qsub"), pbs_qsub_on_fe=str(place / "bin/qsub")
         )
+
+    def write_note(self, note: str) -> None:
+        """See `Material.write_note`: Slurm has a reason for a node that is out of use."""
+        super().write_note(note)
+        (self.place / "offline").touch()
 
     def call(self, role: Role, *, job_id: str = "", user: str = "") -> tuple[list[str], dict[str, str]]:
         name, file = RECORDED[role]

@@ -160,6 +160,12 @@ def test_nodes_of_24_11_are_described() -> None:
     assert (one.states, other.states) == ({"down"}, {"free"})
 
 
+def test_reason_that_24_11_keeps_of_a_node_in_use_is_no_note() -> None:
+    """Else no note of ours could be taken back, and a node with an old reason of somebody's could not be drained."""
+    one, _other = answers.parse_nodes((NEWER / "nodes-resumed.json").read_bytes())
+    assert (one.name, one.states, one.note) == ("cn1", {"free"}, "")
+
+
 @pytest.mark.parametrize("flag", ["DRAIN", "NOT_RESPONDING"])
 def test_flags_behind_the_state_of_a_node_are_read(flag: str) -> None:
     answer = json.loads((NEWER / "nodes.json").read_bytes())
