@@ -31,7 +31,7 @@ case $*:$(cat {place}/state) in
     *) echo "qstat: Unknown Job Id Error" >&2; exit 153 ;;
 esac
 """
-# each entry of jobs has a recorded form, `0/12[1].th` (pbsnodes-x.xml); two slots of one job on a node were not recorded
+# each entry of jobs has a recorded form, `0/12[1].th` (pbsnodes-x.xml); two slots of one job were not
 PBSNODES = """\
 case $1:$(cat {place}/state) in
     *:silent) exec sleep 60 ;;

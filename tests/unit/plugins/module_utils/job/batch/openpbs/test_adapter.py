@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import typing as t
 
 import pytest
@@ -28,8 +29,9 @@ from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.doctor imp
 from ..contract.material import FIXTURES
 from ..contract.openpbs_material import OpenPbsMaterial
 
-HK = "type=site\nenabled=true\nevent={events}\nalarm={alarm}\n"
-RESOURCE = "create resource vtorque\nset resource vtorque type = string\nset resource vtorque flag = {flag}\n"
+RELEASE = FIXTURES / "openpbs/release-23.06.06"
+HK = (RELEASE / "vtorque.HK").read_text()
+RESOURCE = (RELEASE / "qmgr-print-resource.txt").read_text()
 
 
 @pytest.fixture
@@ -37,12 +39,13 @@ def material(tmp_path: pathlib.Path) -> OpenPbsMaterial:
     return OpenPbsMaterial(tmp_path)
 
 
-def install_hook(policy: Policy, *, alarm: object = 30, events: t.Sequence[str] = doctor_checks.EVENTS) -> pathlib.Path:
-    """The server's copy of our hook on this node."""
+def install_hook(policy: Policy, *, alarm: object = 310, without: str = "", recorded: str = HK) -> pathlib.Path:
+    """The server's copy of our hook on this node, with another alarm, or without an event."""
     place = pathlib.Path(policy.torque_home) / "mom_priv/hooks"
     place.mkdir(exist_ok=True)
     (place / "vtorque.PY").write_text(doctor_checks.expected_hook(policy.prefix_nodes))
-    (place / "vtorque.HK").write_text(HK.format(events=",".join(events), alarm=alarm))
+    settings = re.sub(rf"\b{without},?", "", recorded) if without else recorded
+    (place / "vtorque.HK").write_text(settings.replace("alarm=310", f"alarm={alarm}"))
     return place
 
 
@@ -91,6 +94,8 @@ def test_alarm_of_the_hook_is_what_the_servers_copy_says(
     material: OpenPbsMaterial, alarm: object, seconds: int
 ) -> None:
     assert hook_calls.hook_limits(material.policy).seconds == 30, "OpenPBS's own default"
+    install_hook(material.policy, recorded=(RELEASE / "vtorque-alarm-unset.HK").read_text())
+    assert hook_calls.hook_limits(material.policy).seconds == 30, "the server writes no line of it"
     install_hook(material.policy, alarm=alarm)
     limits = hook_calls.hook_limits(material.policy)
     assert limits.seconds == seconds
@@ -99,7 +104,7 @@ def test_alarm_of_the_hook_is_what_the_servers_copy_says(
 
 def test_doctor_compares_the_alarm_with_the_time_that_a_start_may_take(material: OpenPbsMaterial) -> None:
     policy = material.policy
-    install_hook(policy)
+    install_hook(policy, alarm=30)
     finding = node_checks.check_alarm(policy, hook_calls.hook_limits(policy))
     assert finding.state == "bad"
     assert "set hook vtorque alarm = " in finding.remedy
@@ -117,12 +122,13 @@ def test_doctor_looks_at_the_servers_copy_of_the_hook(material: OpenPbsMaterial)
     place = install_hook(policy)
     assert look().state == "ok"
     assert look(uid + 1).state == "bad"
-    install_hook(policy, events=[event for event in doctor_checks.EVENTS if event != "execjob_launch"])
-    assert "not called at execjob_launch" in look().problem
+    for event in doctor_checks.EVENTS:
+        install_hook(policy, without=event)
+        assert look().problem.endswith(f"not called at {event}")
     install_hook(policy)
     (place / "vtorque.PY").write_text("import pbs\n")
     assert (look().state, "not of the version" in look().problem) == ("warn", True)
-    (place / "vtorque.HK").write_text("enabled=false\n")
+    install_hook(policy, recorded=(RELEASE / "vtorque-disabled.HK").read_text())
     assert "not enabled" in look().problem
 
 
@@ -133,7 +139,7 @@ def test_doctor_looks_at_the_servers_copy_of_the_hook(material: OpenPbsMaterial)
 def test_doctor_looks_at_the_resource_and_at_the_operators(
     material: OpenPbsMaterial, flag: str, operators: str, state: str
 ) -> None:
-    (material.place / "resource").write_text(RESOURCE.format(flag=flag))
+    (material.place / "resource").write_text(RESOURCE.replace("flag = m", f"flag = {flag}"))
     (material.place / "server").write_text(f"set server operators = {operators}\n")
     answer(material, "qmgr", f"set -- $2\ncat {material.place}/$2\n")
     finding = doctor_checks.check_server(registry.open_batch(material.policy), ["p1", "p2"])
@@ -142,6 +148,14 @@ def test_doctor_looks_at_the_resource_and_at_the_operators(
     assert ("operators += root@p2" in finding.remedy) == (state == "warn")
     answer(material, "qmgr", "exit 1\n")
     assert doctor_checks.check_server(registry.open_batch(material.policy), []).state == "warn"
+
+
+def test_doctor_reads_the_operators_as_the_server_lists_them(material: OpenPbsMaterial) -> None:
+    answer(material, "qmgr", f"set -- $2\ncat {RELEASE}/qmgr-print-$2.txt\n")
+    batch = registry.open_batch(material.policy)
+    assert batch.server().operators == ("root@cn2", "root@cn1")
+    assert doctor_checks.check_server(batch, ["cn1", "cn2"]).problem == ""
+    assert "root is no operator on cn3:" in doctor_checks.check_server(batch, ["cn1", "cn2", "cn3"]).problem
 
 
 def test_node_file_has_a_line_for_each_process_of_mpi() -> None:
@@ -181,7 +195,7 @@ NOTED = {"job": "1.fe", "start": "1", "user": "alice", "group": "HPC Users"}
 
 def hide_owner(material: OpenPbsMaterial) -> None:
     """Have the server answer root of a node, who is no manager."""
-    answer(material, "qstat", f"cat {FIXTURES}/openpbs/release-23.06.06/qstat-f-operator.json\n")
+    answer(material, "qstat", f"cat {RELEASE}/qstat-f-operator.json\n")
 
 
 def test_user_whom_the_server_hides_is_the_one_of_this_nodes_mom(
