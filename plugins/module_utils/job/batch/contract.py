@@ -76,6 +76,16 @@ class NodeAdapter(t.Protocol):
             SiteFault: by the function: what the batch system has here cannot be read.
         """
 
+    def remove_notes(self, is_over: t.Callable[[str, int], bool]) -> None:
+        """Remove what our hook noted here of starts that are over; a system whose hook notes nothing does nothing.
+
+        Args:
+            is_over: whether a start of a job is over, from its id and number; raises SiteFault if that is not known.
+
+        Raises:
+            OSError: they cannot be read or removed.
+        """
+
     def runs_users_programs_first(self, job: BatchJob, policy: Policy) -> bool:
         """Return whether the batch system runs anything as the user here between our hook and the job's shell."""
 

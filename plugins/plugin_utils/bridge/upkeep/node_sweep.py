@@ -140,7 +140,8 @@ def _swept(
     policy: parameters.Policy, node: str, batch: BatchSystem, deadline: Deadline, any_number: bool
 ) -> sweep.SweepReport:
     settings = settings_of(policy, node)
-    alive_here = open_node(policy.batch_system).alive_here(policy)
+    batch_files = open_node(policy.batch_system)
+    alive_here = batch_files.alive_here(policy)
     asked = liveness.JobAnswers(batch)
     lives_here = liveness.by_server(asked, node)
 
@@ -148,6 +149,10 @@ def _swept(
         return lives_here(job_id, start) or evacuate.came_and_lives(settings, asked, job_id, start)
 
     swept = sweep.sweep(settings, lives, alive_here, deadline, any_number=any_number)
+    try:
+        batch_files.remove_notes(lambda job_id, start: not alive_here(job_id) and not lives(job_id, start))
+    except OSError as error:
+        swept = _with(swept, f"a note of a job that is over stays: {error}")
     for problem in _follow_suspensions(settings, batch, swept.living):
         swept = _with(swept, problem)
     swept = _with(swept, *evacuate.finish_moves(settings, batch))

@@ -15,6 +15,7 @@ from ....errors import UserFault
 from ...request.value_types import format_value
 from ..host_match import same_host
 from ..shared import mom_traces
+from . import owner_file
 
 if t.TYPE_CHECKING:
     from ...config.parameters import Policy
@@ -29,6 +30,11 @@ def is_node(policy: Policy) -> bool:
 def alive_here(policy: Policy) -> t.Callable[[str], bool]:
     """Return whether the MOM has files of a job; see `NodeAdapter.alive_here`."""
     return mom_traces.by_files(_jobs(policy))
+
+
+def remove_notes(is_over: t.Callable[[str, int], bool]) -> None:
+    """Remove as whom jobs ran whose end no hook heard of, as it was disabled; see `NodeAdapter.remove_notes`."""
+    owner_file.remove_gone(is_over)
 
 
 def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:

@@ -42,6 +42,10 @@ def alive_here(policy: Policy) -> t.Callable[[str], bool]:
     return lambda job_id: ids.number_of(job_id) in known()
 
 
+def remove_notes(is_over: t.Callable[[str, int], bool]) -> None:
+    """Do nothing: our hook notes nothing; see `NodeAdapter.remove_notes`."""
+
+
 def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
     """Return the jobs whose steps live here besides this one; see `NodeAdapter.others_here`."""
     return tuple(f"steps of job {number}" for number in sorted(_jobs(policy) - {ids.number_of(job_id)}, key=int))

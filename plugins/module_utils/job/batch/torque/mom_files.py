@@ -34,6 +34,10 @@ def alive_here(policy: Policy) -> t.Callable[[str], bool]:
     return by_files(pathlib.Path(policy.torque_home))
 
 
+def remove_notes(is_over: t.Callable[[str, int], bool]) -> None:
+    """Do nothing: our hook notes nothing; see `NodeAdapter.remove_notes`."""
+
+
 def others_here(policy: Policy, job_id: str) -> tuple[str, ...]:
     """Return the MOM's files of other jobs; see `NodeAdapter.others_here`."""
     return tuple(f"file {name}" for name in others(pathlib.Path(policy.torque_home), job_id))

@@ -69,6 +69,8 @@ class Site:
         self.server = Server()
         self.wrong: tuple[NodeFault, ...] = ()
         self.logged: list[str] = []
+        self.noted: list[tuple[str, int]] = []
+        self.over: list[tuple[str, int]] = []
         self.settings = NodeSettings(
             node_name="cn1", node_number=1, state_dir=directory / "state", run_dir=directory / "run",
             libvirt_uri="test:///default", torque_home=directory / "torque",
@@ -78,8 +80,11 @@ class Site:
         patch.setattr(node_sweep, "settings_of", lambda _policy, _node: self.settings)
         patch.setattr(node_sweep, "NodeSettings", lambda **_names: self.settings)
         patch.setattr(node_sweep, "open_batch", lambda _policy, **_how: self.server)
-        files = types.SimpleNamespace(alive_here=lambda _policy: mom_files.by_files(self.settings.torque_home))
-        patch.setattr(node_sweep, "open_node", lambda _system: files)
+        self.files = types.SimpleNamespace(
+            alive_here=lambda _policy: mom_files.by_files(self.settings.torque_home),
+            remove_notes=lambda is_over: self.over.extend(job for job in self.noted if is_over(*job)),
+        )
+        patch.setattr(node_sweep, "open_node", lambda _system: self.files)
         patch.setattr(node_sweep.node_health.causes, "troubles", lambda *_words: self.wrong)
         patch.setattr(vtorque_sweep.syslog, "syslog", lambda _level, line: self.logged.append(line))
         self.patch = patch
@@ -119,6 +124,22 @@ def test_person_is_told_that_there_was_nothing(site: Site, capsys: Capture, monk
     monkeypatch.setattr(vtorque_sweep.sys.stdout, "isatty", lambda: True)
     assert site.run() == 0
     assert capsys.readouterr().out == "nothing of a job is on cn1\n"
+
+
+def test_notes_of_the_hook_go_with_starts_that_neither_the_mom_nor_the_server_has(site: Site) -> None:
+    site.noted = [("7.head", 1), ("8.head", 1)]
+    (site.settings.torque_home / "mom_priv/jobs/8.head.JB").touch()
+    assert site.run() == 0
+    assert site.over == [("7.head", 1)]
+
+
+def test_note_of_the_hook_that_stays_is_named(site: Site, capsys: Capture) -> None:
+    def fail(_is_over: object) -> t.NoReturn:
+        raise PermissionError(1, "Operation not permitted")
+
+    site.files.remove_notes = fail
+    assert site.run() == 1
+    assert "a note of a job that is over stays: [Errno 1]" in capsys.readouterr().out
 
 
 def test_suspect_is_left_at_the_first_look_and_gone_after_the_second(site: Site, capsys: Capture) -> None:

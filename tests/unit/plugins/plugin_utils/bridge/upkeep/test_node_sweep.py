@@ -79,7 +79,7 @@ def test_order_follows_the_word_after_the_removals_and_not_the_one_before(
 
     for place, name, value in (
         (node_sweep, "settings_of", lambda *_words: settings),
-        (node_sweep, "open_node", lambda _name: types.SimpleNamespace(alive_here=nothing)),
+        (node_sweep, "open_node", lambda _name: types.SimpleNamespace(alive_here=nothing, remove_notes=nothing)),
         (sweep, "sweep", remove),
         (node_sweep.evacuate, "finish_moves", nothing),
         (node_sweep.templates_ahead, "want_default_template", nothing),

@@ -236,3 +236,26 @@ def test_note_that_others_could_write_is_not_believed(
     forge(noted)
     with pytest.raises(SiteFault, match="not believed"):
         registry.open_batch(material.policy).job("1.fe")
+
+
+def test_note_goes_with_its_start_where_no_hook_heard_of_the_end(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook that an administrator disables is called at no end of a job (seen on 23.06.06)."""
+    monkeypatch.setattr(owner_file, "PLACE", tmp_path)
+
+    def is_over(job_id: str, start: int) -> bool:
+        if job_id == "9.fe":
+            raise SiteFault("job 9.fe", "the batch server is silent")
+        return (job_id, start) in {("1.fe", 1), ("5[1].fe", 2), ("2.fe", 1)}
+
+    others = ["answer.x1", "3.fe", "owner.odd"]
+    for name in (*others, "owner.1.fe.1", "owner.1.fe.2", "owner.5-1.fe.2", "owner.9.fe.1", "owner.2.fe.1"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / "owner.2.fe.1").touch()  # just now: the server may be late
+    mom_files.remove_notes(is_over)
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == sorted([*others, "owner.1.fe.2", "owner.9.fe.1", "owner.2.fe.1"])
+    monkeypatch.setattr(owner_file, "PLACE", tmp_path / "none")
+    mom_files.remove_notes(is_over)
