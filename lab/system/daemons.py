@@ -287,7 +287,8 @@ SWITCH = (
 """Of Open vSwitch, without huge pages: by itself it adds `--in-memory`, which does not go with their absence."""
 
 GANESHA_CONF = f"""\
-NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = 2049; Bind_addr = {NETWORK}.1; Enable_NLM = false; Enable_RQUOTA = false; }}
+NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = 2049; Bind_addr = {NETWORK}.1; Enable_NLM = false; Enable_RQUOTA = false;
+    allow_set_io_flusher_fail = true; }}
 NFSv4 {{ Graceless = true; Minor_Versions = 1,2; RecoveryRoot = "/run/ganesha"; Only_Numeric_Owners = true;
     Delegations = false; }}
 EXPORT_DEFAULTS {{ Attr_Expiration_Time = 0; }}
@@ -295,7 +296,8 @@ EXPORT {{ Export_Id = 1; Path = "/home"; Pseudo = "/home"; Access_Type = RW; Squ
     Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}
 """
 """The guest's root mounts the homes: it is not squashed here, as on many clusters it is.  The front end writes behind
-the server's back, which by itself would believe for a minute that what it once missed is still missing."""
+the server's back, which by itself would believe for a minute that what it once missed is still missing.  Ganesha 6
+(Debian 13) does not start without the right to be an IO flusher, which root of a container lacks; 4.3 needs none."""
 
 LIBVIRTD_CONF = """\
 # without polkit's daemon: root alone, by the socket's mode
