@@ -30,6 +30,15 @@ class LauncherVariable:
     aliases: tuple[bytes, ...] = ()
 
 
+SLOT_A_NAME = LauncherVariable(
+    b"PRTE_MCA_prte_set_default_slots",
+    b"1",
+    "Open MPI 5.0.7: a host that a file names once gets as many slots as it has cores, and a bare host may give fewer",
+    (b"OMPI_MCA_prte_set_default_slots",),
+)
+"""A host has as many slots as names, in the job's file of hosts and in one behind `--hostfile`."""
+
+
 def launcher_variables(
     table: t.Iterable[LauncherVariable], variables: t.Mapping[bytes, bytes], hosts: bytes
 ) -> dict[bytes, bytes]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from . import launchers
-from .launchers import HOSTS, LauncherVariable
+from .launchers import HOSTS, SLOT_A_NAME, LauncherVariable
 
 LAUNCHERS = (
     LauncherVariable(
@@ -48,6 +48,7 @@ LAUNCHERS = (
         "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
         (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
     ),
+    SLOT_A_NAME,
     LauncherVariable(
         b"HYDRA_BOOTSTRAP",
         b"ssh",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..shared.launchers import HOSTS, LauncherVariable
+from ..shared.launchers import HOSTS, SLOT_A_NAME, LauncherVariable
 
 GUEST_PROGRAMS: tuple[str, ...] = ("batch/slurm/guest/srun.sh", "batch/slurm/guest/scontrol.sh")
 """What guests of Slurm's jobs have in PATH, from templates/batch/slurm/guest: Slurm's own need the cluster's key."""
@@ -58,6 +58,7 @@ LAUNCHERS = (
         "Open MPI 5: PRRTE's src/runtime/prte_mca_params.c",
         (b"OMPI_MCA_prte_default_hostfile", b"OMPI_MCA_orte_default_hostfile"),
     ),
+    SLOT_A_NAME,
     LauncherVariable(b"HYDRA_BOOTSTRAP", b"ssh", "MPICH, MVAPICH: the README of Hydra", (b"HYDRA_LAUNCHER",)),
     LauncherVariable(b"HYDRA_HOST_FILE", HOSTS, "MPICH, MVAPICH: the README of Hydra"),
     LauncherVariable(b"I_MPI_HYDRA_BOOTSTRAP", b"ssh", "Intel MPI: its developer reference, Hydra environment"),

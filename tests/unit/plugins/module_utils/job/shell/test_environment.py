@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import types
 
 import pytest
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.slurm import job_shell as slurm_shell
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.torque import job_shell
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell import environment
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.shell.environment import changes
@@ -51,6 +53,13 @@ def test_no_launcher_looks_for_a_mom(name: bytes, value: bytes) -> None:
     assert guest_variables(JOB, ())[name] == value
 
 
+@pytest.mark.parametrize("batch", [job_shell, slurm_shell])
+def test_host_that_is_named_once_has_one_slot(batch: types.ModuleType) -> None:
+    """Open MPI 5.0.7 would start as many processes as the host has cores; a bare host need not give them all."""
+    found = variables_of_a_guest(batch, {**JOB, b"SLURM_JOB_ID": b"11"}, ())
+    assert found[b"PRTE_MCA_prte_set_default_slots"] == b"1"
+
+
 @pytest.mark.parametrize(
     ("theirs", "untold"),
     [
@@ -58,6 +67,7 @@ def test_no_launcher_looks_for_a_mom(name: bytes, value: bytes) -> None:
         (b"OMPI_MCA_ras", (b"PRTE_MCA_ras",)),
         (b"OMPI_MCA_plm_rsh_agent", (b"PRTE_MCA_plm_ssh_agent",)),
         (b"OMPI_MCA_orte_default_hostfile", (b"PRTE_MCA_prte_default_hostfile",)),
+        (b"OMPI_MCA_prte_set_default_slots", (b"PRTE_MCA_prte_set_default_slots",)),
         (b"HYDRA_LAUNCHER", (b"HYDRA_BOOTSTRAP",)),
         (b"HYDRA_BOOTSTRAP", ()),
         (b"HYDRA_HOST_FILE", (b"I_MPI_HYDRA_HOST_FILE",)),
