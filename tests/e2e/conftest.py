@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import fcntl
 import os
 import pathlib
 import socket
@@ -388,6 +389,16 @@ for name in sorted(os.listdir()):
 The lab looks for processes at the same time, so that none of these has a path of ours for a word.  One process tries
 every lock, of which each job leaves one behind.
 """
+
+
+@pytest.fixture(scope="session")
+def debian13() -> str:
+    """The name of the image of Debian 13, which the role makes in the pool of all labs."""
+    pool = CHECKOUT / "build/pool"
+    with (pool.parent / "debian13.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run([CHECKOUT / "lab/debian_image.sh", pool, "trixie"], check=True, timeout=1800)
+    return "debian13"
 
 
 @pytest.fixture(scope="session")

@@ -251,3 +251,25 @@ def _limits(text: str) -> list[str]:
     lines = [" ".join(line.split()) for line in text.splitlines() if "(-" in line or ", -" in line]
     assert len(lines) > 20
     return [line for line in lines if not line.startswith(("pipe size", "file locks", "real-time non-blocking"))]
+
+
+OF_13 = r"""#!/bin/bash
+. /etc/os-release
+echo "$ID $VERSION_CODENAME as $(id -un)"
+# systemd 257 would mount half of the guest's memory there
+stat -f -c 'tmp %T' /tmp
+# since 24.3 one process of cloud-init runs all stages, and would wait for those that the image has not
+pgrep -f all-stages
+echo "stages $?"
+systemctl --failed --plain --no-legend
+exit 37
+"""
+
+
+@pytest.mark.full
+def test_guest_of_debian_13_has_its_files_on_its_disk_and_nothing_of_cloud_init_stays(
+    site: Site, debian13: str
+) -> None:
+    ended = site.job("-vm", f"img={debian13},ram=512M,vcpus=1", stdin=OF_13)
+    assert ended.out.splitlines() == ["debian trixie as alice", "tmp ext2/ext3", "stages 1"]
+    assert (ended.err, ended.exit_status) == ("", 37)

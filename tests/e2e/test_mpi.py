@@ -126,6 +126,31 @@ echo ways
     assert ended.exit_status == 0
 
 
+OF_13 = """
+for program in openmpi mpich; do
+    mpirun.$program hostname | sort | sed "s/^/$program /"
+    mpirun.$program -n 1 hostname | sed "s/^/one by $program /"
+done
+mpirun.openmpi --hostfile "$HOSTS" hostname | sort | sed 's/^/by file /'
+"""
+
+
+@pytest.mark.both
+@pytest.mark.full
+def test_open_mpi_5_and_mpich_4_over_two_nodes(site: Site, debian13: str) -> None:
+    """Those of Debian 13, by no option: a process a virtual processor, in both guests."""
+    request = f"img={debian13},ram=512M,vcpus=2"
+    ended = site.job(*site.batch.two, "-vm", request, stdin=f'HOSTS=${site.batch.hosts}\ncat "$HOSTS"\n{OF_13}')
+    assert (ended.err, ended.exit_status) == ("", 0)
+    lines = ended.out.splitlines()
+    hosts = lines[:4]
+    assert hosts == [hosts[0], hosts[0], hosts[2], hosts[2]]
+    expected = [
+        [f"{name} {host}" for host in sorted(hosts)] + [f"one by {name} {hosts[0]}"] for name in ("openmpi", "mpich")
+    ]
+    assert lines[4:] == [*expected[0], *expected[1], *(f"by file {host}" for host in sorted(hosts))]
+
+
 def from_the_node(site: Site, node: str, job_id: str, user: str) -> Result[str]:
     """alice on the mother superior tries the job's own key, and the address and host key that she may read there."""
     place = f"/run/vtorque/jobs/{site.full_id(job_id)}.1"

@@ -12,7 +12,8 @@
 #   SIZE       of the disk, as truncate takes it ("2G")
 #   MASKED     units of systemd that fast guests do without, with blanks
 #   RECIPE     "yes": what apply_recipe.sh takes is in PLACE
-#   MIRRORS    where packages come from, one a line: addresses, or files of apt's; empty: this machine's own sources
+#   MIRRORS    where packages come from, one a line: addresses, or files of apt's; empty: this machine's own sources, or
+#              what their mirrors have of the release, where this machine is Debian of another one
 set -euo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
@@ -35,9 +36,46 @@ own_sources() {
     done
 }
 
+# codename ROOT: the release that a system is
+codename() { sed -n 's/^VERSION_CODENAME=//p' "$1/usr/lib/os-release"; }
+
+# "suite mirror" of each source of this machine; one may be named "stable", so both names count
+# shellcheck disable=SC2016 # apt replaces these
+apt_index() {
+    apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 'Created-By: Packages'
+    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages'
+}
+
+# mmdebstrap 1.5.7 takes what its sources have, whatever the suite that it is called with
+default_sources() {
+    local own index part mirror
+    own=$(codename "")
+    if [ "$own" = "$SUITE" ] || ! grep -qx 'ID=debian' /usr/lib/os-release; then
+        own_sources
+        return
+    fi
+    index=$(apt_index)
+    for part in "" -updates -security; do
+        # updates come from the mirror of the release, as they do where no source of this machine names them
+        mirror=$(awk -v suite="$own${part/-updates/}" '$1 == suite { print $2; exit }' <<<"$index")
+        [ -z "$mirror" ] ||
+            echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $SUITE$part main"
+    done
+}
+
+check_release() {
+    local made
+    case $SUITE in *stable | testing | sid) return ;; esac # names that move
+    made=$(codename "$root")
+    if [ "$made" != "$SUITE" ]; then
+        echo "the packages are of ${made:-no release}, and the image was to be $SUITE: give guest_image_mirrors that have it" >&2
+        return 1
+    fi
+}
+
 bootstrap() {
     local mirrors
-    mapfile -t mirrors < <(grep . <<<"${MIRRORS:-}" || own_sources)
+    mapfile -t mirrors < <(grep . <<<"${MIRRORS:-}" || default_sources)
     [ "${#mirrors[@]}" -gt 0 ] || { echo "no package sources: give a mirror" >&2; exit 1; }
     bootstrap_options
     # here the services of packages do not start yet
@@ -75,6 +113,7 @@ clean() {
 }
 
 bootstrap
+check_release
 check_accounts
 clean
 settle

@@ -24,6 +24,8 @@ bootstrap_options() {
 
 add_kernel() {
     dpkg-deb -x "$place"/kernel/*.deb "$place/kernel/tree"
+    # since Debian 13 a kernel's modules lie below /usr
+    [ -d "$place/kernel/tree/lib" ] || ln -s usr/lib "$place/kernel/tree/lib"
     version=$(ls "$place/kernel/tree/lib/modules")
     cp "$place/kernel/tree/boot/vmlinuz-$version" "$place/vmlinuz"
     mkdir -p "$root/usr/lib/modules"
@@ -57,6 +59,13 @@ settle() {
     for unit in ${MASKED:-}; do
         ln -sf /dev/null "$root/etc/systemd/system/$unit"
     done
+    if [ -L "$root/etc/systemd/system/cloud-init-main.service" ]; then
+        # since 24.3 one process runs all stages and waits for each to be called: it would wait for those that are masked,
+        # and stay for the life of the guest
+        mkdir -p "$root/etc/systemd/system/cloud-init-local.service.d"
+        printf '[Service]\nExecStart=\nExecStart=/usr/bin/cloud-init init --local\n' \
+            >"$root/etc/systemd/system/cloud-init-local.service.d/vtorque.conf"
+    fi
     # virtual machines do not run others here, and what such a driver costs at boot is more than any other
     printf 'blacklist kvm_amd\nblacklist kvm_intel\nblacklist serio_raw\n' >"$root/etc/modprobe.d/vtorque.conf"
     echo '/dev/vda / ext4 rw,noatime 0 0' >"$root/etc/fstab"
