@@ -55,14 +55,17 @@ echo threads
 kill $pid
 ip link delete proof 2>/dev/null || ip tuntap delete proof mode tap multi_queue
 """
-OF_KERNEL = {"vhost-", "kvm-pit/", "kvm-nx-lpage-recovery-"}
+RECOVERY = "kvm-nx-lpage-recovery-"
+OF_KERNEL = {"vhost-", "kvm-pit/", RECOVERY}
 
 
 def threads(text: str) -> list[tuple[str, str]]:
     """The names of threads, without numbers of processes, and the cores on which they may run."""
     lines = [line.partition(":")[2].strip() for line in text.strip().splitlines()]
     names = (name if name.startswith("CPU ") else name.rstrip("0123456789") for name in lines[::2])
-    return list(zip(names, lines[1::2], strict=True))
+    # where it is a thread of qemu's, the kernel cuts its name off
+    whole = (RECOVERY if RECOVERY.startswith(name) and name.startswith("kvm-nx") else name for name in names)
+    return list(zip(whole, lines[1::2], strict=True))
 
 
 def places(found: t.Iterable[tuple[str, str]]) -> dict[str, set[str]]:
@@ -115,7 +118,9 @@ def test_threads_that_the_kernel_makes_for_a_guest_are_placed_where_libvirt_leav
     found = threads(listed)
     there = places(found)
     assert {name: there.pop(name) for name in ("CPU 0/KVM", "CPU 1/KVM")} == {"CPU 0/KVM": {"2"}, "CPU 1/KVM": {"3"}}
-    assert there.keys() >= {*OF_KERNEL, "IO disk"}
+    # 6.12.118 makes it when a vCPU runs for the first time, and these are paused
+    assert there.keys() >= {*OF_KERNEL - {RECOVERY}, "IO disk"}
+    assert RECOVERY in there or site.machine("uname", "-r") > "6.12"
     assert {cores for some in there.values() for cores in some} == {"0"}, there
     assert [name for name, _cores in found].count("vhost-") == 2
     assert "kvm-pit/" in moved
