@@ -103,12 +103,17 @@ def check_server(batch: BatchSystem, nodes: t.Sequence[str], preface: str = "") 
     lacking = [node for node in nodes if not _lets_root((*settings.operators, *settings.managers), node)]
     if lacking:
         more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
-        problem = (
-            f"root is no operator on {', '.join(lacking[:NAMED])}{more}: "
+        problem = f"root is no operator on {', '.join(lacking[:NAMED])}{more}: "
+        remedy = f"qmgr -c 'set server operators += root@{lacking[0]}', and so on"
+        if not settings.query_other_jobs:  # 23.06.06: qstat answers without any job then, and with status 0
+            return Finding(
+                "server", BAD, BAD, problem + "as query_other_jobs is False, it sees no job of others there", remedy
+            )
+        problem += (
             "a job that is held there does not say why in its comment, "
             "and a note of vTorque stays until an administrator takes it back (pbsnodes -r)"
         )
-        return Finding("server", WARN, OK, problem, f"qmgr -c 'set server operators += root@{lacking[0]}', and so on")
+        return Finding("server", WARN, OK, problem, remedy)
     if preface:
         problem = f"its commands write text before their answers, which is not read: {preface}"
         return Finding("server", WARN, OK, problem, "let their wrapper write that to standard error")

@@ -158,6 +158,17 @@ def test_doctor_reads_the_operators_as_the_server_lists_them(material: OpenPbsMa
     assert "root is no operator on cn3:" in doctor_checks.check_server(batch, ["cn1", "cn2", "cn3"]).problem
 
 
+def test_doctor_finds_nodes_that_see_no_job(material: OpenPbsMaterial) -> None:
+    """Root of a node that is no operator reads an answer without any job then (23.06.06)."""
+    script = f"set -- $2\nsed 's/query_other_jobs = True/query_other_jobs = False/' {RELEASE}/qmgr-print-$2.txt\n"
+    answer(material, "qmgr", script)
+    batch = registry.open_batch(material.policy)
+    assert doctor_checks.check_server(batch, ["cn1", "cn2"]).state == "ok"
+    finding = doctor_checks.check_server(batch, ["cn2", "cn3"])
+    assert (finding.state, "on cn3: as query_other_jobs is False" in finding.problem) == ("bad", True)
+    assert "operators += root@cn3" in finding.remedy
+
+
 def test_node_file_has_a_line_for_each_process_of_mpi() -> None:
     hosts = ["p1"] * 8 + ["p2"] * 8
     for content in ("p1\np2\n", "p1\np1\np2\n", "p1.example.org\np2.example.org\n"):
