@@ -164,7 +164,8 @@ def _check_start_directory(job: BatchJob, owner: Owner, policy: Policy, terms: T
 
 def _owner_name(job: BatchJob, terms: Terms) -> str:
     if not job.euser:
-        raise SiteFault(f"job {format_value(job.job_id)}", "the batch server does not say as whom it runs")
+        what = f"job {format_value(job.job_id)}"
+        raise SiteFault(what, "neither the batch server nor our hook says as whom it runs", "see hooks in vmgr doctor")
     if job.euser != job.owner_user:
         why = f"it would run as {format_value(job.euser)}, and its owner is {format_value(job.owner_user)}"
         raise UserFault(f"job {format_value(job.job_id)}", why, terms.AS_OWNER)

@@ -384,7 +384,7 @@ def test_forbidden_vm_job_is_the_users_fault(changes: dict[str, t.Any], why: str
     [
         ({"slot_hosts": ()}, "names no node of it"),
         ({"slot_hosts": ("n1;reboot",)}, "not of the form of a host name"),
-        ({"euser": ""}, "as whom it runs"),
+        ({"euser": ""}, "nor our hook says as whom it runs"),
     ],
 )
 def test_gap_in_the_servers_word_is_a_site_fault(changes: dict[str, t.Any], why: str) -> None:
