@@ -34,15 +34,20 @@ add_kernel() {
 }
 
 make_initrd() {
-    local tree=$place/initrd.tree module
+    local tree=$place/initrd.tree module name
     mkdir -p "$tree"/{bin,modules,proc,sys,dev,new}
     cp /bin/busybox "$tree/bin/"
     ln -s busybox "$tree/bin/sh"
     modprobe -d "$root" -S "$version" -C /dev/null -a --show-depends virtio_pci virtio_mmio virtio_blk virtio_net virtio_rng ext4 |
         awk '$1 == "insmod" && !seen[$2]++ { print $2 }' |
         while read -r module; do
-            cp "$module" "$tree/modules/"
-            echo "${module##*/}" >>"$tree/modules/order"
+            name=${module##*/}
+            # compressed since Debian 13: a guest would try each as it is, and then unpack it
+            case $name in
+                *.xz) name=${name%.xz} && xz -dc "$module" >"$tree/modules/$name" ;;
+                *) cp "$module" "$tree/modules/" ;;
+            esac
+            echo "$name" >>"$tree/modules/order"
         done
     install -m 0755 "$here/initrd-init.sh" "$tree/init"
     # not compressed: unpacking costs an emulated processor more than reading
