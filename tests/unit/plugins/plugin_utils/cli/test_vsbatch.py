@@ -115,6 +115,35 @@ def test_job_starts_under_the_name_by_which_its_user_came_to_the_directory(
     assert [word for word in arguments if word.startswith("--chdir=")] == [one.format(desk.place) for one in added]
 
 
+@pytest.mark.parametrize(
+    ("options", "line", "variables", "refused"),
+    [
+        (["-D", "/srv/x"], "", {}, "/srv/x"),
+        (["--chdir=/srv/x"], "", {}, "/srv/x"),
+        ([], "#SBATCH -D /srv/x", {}, "/srv/x"),
+        (["-D", "/shared/../srv"], "", {}, "/shared/../srv"),
+        (["-D", "/shared/a"], "", {}, ""),
+        (["-D", "/tmp"], "#SBATCH -D /srv/x", {}, ""),
+    ],
+)
+def test_start_directory_that_no_guest_has_is_refused(
+    desk: Desk,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    line: str,
+    variables: dict[str, str],
+    refused: str,
+) -> None:
+    desk.policy["mounts"] = ["fs:/shared /shared nfs"]
+    script = desk.script(f"#!/bin/sh\n{line}\ntrue\n")
+    assert desk.submit(*options, script, **variables) == (2 if refused else 0)
+    assert (desk.got() is None) == bool(refused)
+    if refused:
+        text = capsys.readouterr().err
+        assert re.search(rf"-D {re.escape(refused)} +no such directory in the guest; it has ", text)
+        assert "/shared" in text
+
+
 def test_command_line_wins_over_the_lines_of_the_script(desk: Desk) -> None:
     script = desk.script("#!/bin/sh\n#VM vcpus=3,ram=1G\n# text\n\n#VM vms_per_node=2\ntrue\n#VM vcpus=9\n")
     assert desk.submit("-vm", "vcpus=2", "--vm=ram=2G", script) == 0

@@ -10,6 +10,7 @@ from the options that take a value in the next word (sbatch 22.05; an option tha
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import re
 import typing as t
@@ -192,6 +193,7 @@ REFUSED = {
     "batch": "it may run the script on another than the first node, whose machine is the one for the script",
 }
 """Options of sbatch that no VM job can have, or not yet."""
+OF_EVERY_GUEST = ("/", "/tmp")  # noqa: S108 - where a job may start
 NO_DEVICES = "devices of GRES reach no guest by themselves: add -vm pci=CLASS:N, or leave them out"
 HET_JOB = "a heterogeneous job: only one component of a job can be in virtual machines so far; leave the others out"
 
@@ -263,6 +265,8 @@ class Job:
             asked["gres"] = devices
         if not places.devices:
             yield from (KeyFault(f"--{name}", value, NO_DEVICES) for name, value in asked.items())
+        if "chdir" in options:
+            yield from object_to_directory(options["chdir"], places)
         if user := own_user.unreadable_name():
             yield KeyFault("user", user, own_user.WHY)
         if self.script.het:
@@ -304,6 +308,13 @@ class Job:
         text = with_interpreter(self.script, f"{policy.prefix_nodes}/bin/vtorque-shell")
         note = "with the job's shell in its first line"
         return CommandCall((*options, path, *self.call.operands[1:]), text, len(options), self.script.name, note), ()
+
+
+def object_to_directory(named: str, places: GuestPlaces) -> t.Iterator[KeyFault]:
+    """Object to a start directory that no guest has; `/tmp` is there in every guest, as its own."""
+    path = os.path.abspath(named)  # noqa: PTH100 - sbatch takes a relative one from where it is called
+    if path not in OF_EVERY_GUEST and (why := places.objection(path)):
+        yield KeyFault("-D", format_value(named), why)
 
 
 def with_interpreter(script: Script, program: str) -> bytes:
