@@ -88,6 +88,15 @@ def test_command_goes_to_the_guest_word_by_word(desk: Desk, terminal: bool) -> N
     assert desk.arguments[srun + 1 :] == [*STEP, *pty, SHELL, "--command", "prog", "-n", "a b", ""]
 
 
+@pytest.mark.parametrize(("quiet", "reads"), [((), True), (("-Q",), False), (("--quiet",), False)])
+def test_user_reads_why_slurm_may_call_a_boot_hung(
+    desk: Desk, capsys: pytest.CaptureFixture[str], quiet: tuple[str, ...], reads: bool
+) -> None:
+    """salloc 24.11.5 writes `Prolog hung on node cn1` while a guest boots."""
+    assert desk.allocate(*quiet, "prog") is None
+    assert ("'Prolog hung'" in capsys.readouterr().err) is reads
+
+
 @pytest.mark.parametrize(
     ("argv", "text"),
     [

@@ -49,6 +49,10 @@ def command_path(qsub: str) -> str:
     return f"{qsub.rpartition('/')[0]}/{COMMAND}"
 
 
+BOOTS = "it begins when its virtual machines have booted; Slurm may write 'Prolog hung' meanwhile, which is no fault"
+"""salloc 24.11 writes it of each Prolog that takes longer than some seconds."""
+
+
 class Call(front.Call):
     """A call of vsalloc; its operands are a command and its arguments."""
 
@@ -120,4 +124,5 @@ class Job(front.Job):
             f"{policy.prefix_nodes}/bin/vtorque-shell",
         )
         command = (job_shell.COMMAND, *self.call.operands) if self.call.operands else ()
-        return CommandCall((*self.job_options(request, need, policy), *step, *command)), ()
+        notices = () if {"quiet", "Q"}.intersection(self.options) else (BOOTS,)
+        return CommandCall((*self.job_options(request, need, policy), *step, *command)), notices
