@@ -22,12 +22,14 @@ class LauncherVariable:
         value: its value, or `HOSTS`.
         source: where it is written that the launcher reads it, and what it would do without.
         aliases: other names for the same; who has set one of them has decided.
+        always: whether it is the product's own variable, which nobody else sets.
     """
 
     name: bytes
     value: bytes
     source: str
     aliases: tuple[bytes, ...] = ()
+    always: bool = False
 
 
 SLOT_A_NAME = LauncherVariable(
@@ -52,6 +54,6 @@ def launcher_variables(
     found: dict[bytes, bytes] = {}
     for entry in table:
         value = hosts if entry.value == HOSTS else entry.value
-        if value and not any(name in variables for name in (entry.name, *entry.aliases)):
+        if value and (entry.always or not any(name in variables for name in (entry.name, *entry.aliases))):
             found[entry.name] = value
     return found

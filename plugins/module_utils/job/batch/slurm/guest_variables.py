@@ -46,7 +46,7 @@ HOST_FILE = f"{GUEST_HOME}/aux/".encode()
 """Where guests have a file with a host's name for each slot, by the job's id (templates/guest/join.sh.j2)."""
 
 LAUNCHERS = (
-    LauncherVariable(b"VTORQUE_HOSTS", HOSTS, "the guests' srun (templates/batch/slurm/guest/srun.sh)"),
+    LauncherVariable(b"VTORQUE_HOSTS", HOSTS, "the guests' srun (templates/batch/slurm/guest/srun.sh)", always=True),
     LauncherVariable(b"OMPI_MCA_plm", b"^slurm", "Open MPI 4: orte/mca/plm/slurm calls srun, and outranks rsh"),
     LauncherVariable(b"OMPI_MCA_ras", b"^slurm", "Open MPI 4: orte/mca/ras/slurm reads SLURM_NODELIST, the hosts"),
     LauncherVariable(b"OMPI_MCA_orte_default_hostfile", HOSTS, "Open MPI 4: orte_hosts(7)"),

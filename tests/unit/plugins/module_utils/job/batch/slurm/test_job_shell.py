@@ -99,6 +99,12 @@ def test_launchers_of_mpi_are_kept_from_srun() -> None:
     assert b"HYDRA_BOOTSTRAP" not in job_shell.launcher_variables(theirs)
 
 
+def test_file_of_hosts_is_that_of_the_job_whatever_its_user_had_in_the_environment() -> None:
+    own = job_shell.launcher_variables(ENVIRONMENT)[b"VTORQUE_HOSTS"]
+    theirs = {**ENVIRONMENT, b"VTORQUE_HOSTS": b"/home/alice/hosts"}
+    assert job_shell.launcher_variables(theirs)[b"VTORQUE_HOSTS"] == own
+
+
 def test_host_file_is_where_guests_have_it_whatever_torque_home_says() -> None:
     """A guest writes it into `aux` of its settings' directory (templates/guest/join.sh.j2)."""
     policy = Policy(batch_system="slurm", torque_home="/opt/torque")
