@@ -62,7 +62,7 @@ Waits: the MOM.
 Why: the sum of the three before; a prologue that is killed there loses its verdict."""
 
 SERVER_PATIENCE_S = 30.0
-"""Bounds: how long a server that does not answer is asked again.
+"""Bounds: how long a server whose answer is a fault is asked again; one that does not answer, half of the time left.
 Waits: the prologue of a job with the marker.
 Why: it may be busy, and without it a VM job can only end."""
 SERVER_UNMARKED_S = 3.0

@@ -20,9 +20,11 @@ from ...module_utils.job.batch import job_snapshot, mother_superior
 from ...module_utils.job.batch.api import BatchJob
 from ...module_utils.job.batch.host_match import same_host
 from ...module_utils.job.batch.liveness import is_suspended
+from ...module_utils.job.batch.patience import await_job
 from ...module_utils.job.batch.registry import open_batch
 from ...module_utils.job.config.parameters import Policy
 from ...module_utils.state.layout import run_directory
+from ...module_utils.system.clock import Deadline
 from ...module_utils.wire.messages import CheckpointStep, LostGuest, NodePart, Suspension
 
 SUPERIOR_ROLE = "its mother superior"
@@ -77,7 +79,7 @@ def authorize_part(part: NodePart, policy: Policy, node: Node, environment: t.Ma
         return Caller(led_by, None)
     directory = run_directory(part.job_id, part.start, node.run_dir)
     snapshot = None if connection else job_snapshot.read_snapshot(part.job_id, directory)
-    job = snapshot or open_batch(policy).job(part.job_id)
+    job = snapshot or _query_job(part, policy)
     if connection:
         check_peer(job, connection)
     if part.do == "present":
@@ -85,6 +87,14 @@ def authorize_part(part: NodePart, policy: Policy, node: Node, environment: t.Ma
         if part.additions.packages:
             check_packages(part.additions, policy)
     return Caller(job.nodes[0] if connection else "", job)
+
+
+def _query_job(part: NodePart, policy: Policy) -> BatchJob:
+    """Return the job of a part; while guests are made, a server that is away has half of that time to come back."""
+    if part.do != "present":
+        return open_batch(policy).job(part.job_id)
+    deadline = Deadline.after(part.timeout_s / 2)
+    return await_job(open_batch(policy, deadline=deadline), part.job_id, deadline)
 
 
 def _noted_superior(part: NodePart, node: Node) -> str:

@@ -83,6 +83,23 @@ def test_controller_that_is_silent_while_guests_boot_ends_nothing(site: SlurmSit
     check_as_before(site)
 
 
+def test_controller_that_is_upgraded_while_a_job_of_two_nodes_begins_ends_nothing(site: SlurmSite) -> None:
+    """A restart, an upgrade or a fail-over: its process ends, and another reads its state half a minute later.
+
+    Seen to fail with a sister that gave it 10 s: the job was FAILED for good.
+    """
+    number = site.submit_vm("#!/bin/sh\necho ran\nexit 3\n", "-N2")
+    site.wait_for_state(number, "RUNNING")
+    site.root("fe", f"kill $(cat {CONTROLLER}); while [ -e {CONTROLLER} ]; do sleep 0.1; done")
+    away_until = time.monotonic() + 30
+    site.wait_for("half a minute", lambda: time.monotonic() > away_until)
+    site.root("fe", REVIVE)
+    ended = site.ended(number)
+    assert (ended.state, ended.code) == ("FAILED", "3:0"), ended.out
+    assert (ended.out or "").endswith("ran\n")
+    check_as_before(site)
+
+
 def test_controller_that_is_silent_for_a_minute_while_a_job_runs_ends_nothing(site: SlurmSite) -> None:
     """Nor does a sweep take away what nobody can be asked about."""
     site.root("fe", "rm -f /home/alice/go")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -20,11 +21,12 @@ from ...system import clock, files
 from ...system.clock import Deadline
 from ...system.process.process_id import ProcessId
 from ...text import printable
-from ...time_budget import VERDICT_CALL_S
+from ...time_budget import SERVER_CALL_S, VERDICT_CALL_S
 from ..batch import job_snapshot, mother_superior
 from ..batch.api import BatchJob, BatchSystem, UnknownJob
 from ..batch.hook_call import HookCall
 from ..batch.hook_call import deadline as hook_deadline
+from ..batch.patience import await_job
 from ..batch.registry import open_batch, open_hooks, open_node
 from ..batch.vm_job import is_marked
 from ..config import policy_file
@@ -250,6 +252,8 @@ def _run_users(case: _Case, log: t.IO[bytes]) -> VTorqueError | None:
 def _conclude(case: _Case, error: VTorqueError) -> Ending:
     """First the shell's word, for Torque takes a prologue that it had to kill for a success; then the verdict."""
     unwritten = _refuse(case, error)
+    if not isinstance(error, UserFault):  # whose verdict needs no server
+        _await_server(case)
     deadline = Deadline.after(playbook.verdict_time_s(case.until))
     batch = open_batch(case.policy, timeout_s=VERDICT_CALL_S, deadline=deadline)
     verdict, enforced = _judge(case, error, batch)
@@ -287,6 +291,15 @@ def _end_unwanted(case: _Case) -> Ending:
     if unwritten is not None:
         raise unwritten
     return Ending()
+
+
+def _await_server(case: _Case) -> None:
+    """Give a server that does not answer what is left of the time for guests: without it no verdict is carried out."""
+    deadline = Deadline(case.until)
+    if case.job is not None and not deadline.passed:
+        batch = open_batch(case.policy, timeout_s=SERVER_CALL_S, deadline=deadline)
+        with contextlib.suppress(SiteFault):
+            await_job(batch, case.call.job_id, deadline)
 
 
 def _judge(case: _Case, error: VTorqueError, batch: BatchSystem) -> tuple[Verdict, EnforcementResult]:

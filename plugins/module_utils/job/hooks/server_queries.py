@@ -12,13 +12,12 @@ from ...effects import leaves_nothing
 from ...errors import SiteFault
 from ...system.clock import Deadline
 from ...time_budget import SERVER_CALL_S, SERVER_LEAST_S, SERVER_PATIENCE_S, SERVER_UNMARKED_S, VERDICT_CALL_S
-from ..batch.api import GIVEN_UP, SUSPENDED, BatchJob, UnknownJob
+from ..batch.api import GIVEN_UP, SUSPENDED, BatchJob
 from ..batch.hook_call import HookCall
+from ..batch.patience import await_job
 from ..batch.registry import open_batch
 from ..config.parameters import Policy
 from . import playbook
-
-PAUSES_S = (0.5, 1.0, 2.0)
 
 
 def query_job(call: HookCall, policy: Policy, until: float) -> BatchJob:
@@ -34,24 +33,14 @@ def query_job(call: HookCall, policy: Policy, until: float) -> BatchJob:
         SiteFault: it did not answer in all this time.
     """
     left_s = until - time.monotonic()
-    patience_s = max(SERVER_LEAST_S, min(SERVER_PATIENCE_S, left_s)) if call.marked else SERVER_UNMARKED_S
+    patience_s = (
+        max(SERVER_LEAST_S, min(max(SERVER_PATIENCE_S, left_s / 2), left_s)) if call.marked else SERVER_UNMARKED_S
+    )
     deadline = Deadline.after(patience_s)
     batch = open_batch(policy, timeout_s=SERVER_CALL_S, deadline=deadline)
-    asked, last_error = 0, None
-    while True:
-        asked += 1
-        try:
-            return batch.job(call.job_id)
-        except UnknownJob:
-            raise
-        except SiteFault as error:
-            if last_error is None or not deadline.passed:  # one that was cut off by our end says less than those before
-                last_error = error
-            pause_s = PAUSES_S[min(asked, len(PAUSES_S)) - 1]
-            if not call.marked or deadline.left_s() <= pause_s:
-                often = f"; asked {asked} times in {patience_s:.0f} s" if asked > 1 else ""
-                raise SiteFault(last_error.what, f"{last_error.why}{often}", last_error.hint) from error
-            time.sleep(pause_s)  # nothing tells when a server answers again
+    if not call.marked:
+        return batch.job(call.job_id)
+    return await_job(batch, call.job_id, deadline, others=Deadline.after(min(patience_s, SERVER_PATIENCE_S)))
 
 
 class StartWatch:

@@ -23,6 +23,10 @@ class CommandRefused(SiteFault):
     """The server answered, and did not do it."""
 
 
+class ServerSilent(SiteFault):
+    """The server did not answer: it is busy, restarted, or gone."""
+
+
 class Answer(t.NamedTuple):
     """What a command left.
 
@@ -60,7 +64,8 @@ def run_command(
         What it left; a status other than 0 is for the caller to read.
 
     Raises:
-        SiteFault: it cannot be run, or did not answer in time.
+        ServerSilent: it did not answer in time.
+        SiteFault: it cannot be run.
     """
     tool = command[0]
     if deadline is not None:
@@ -88,7 +93,7 @@ def run_command(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise SiteFault(tool, f"{server} did not answer within {timeout_s:.3g} s") from error
+                raise ServerSilent(tool, f"{server} did not answer within {timeout_s:.3g} s") from error
             raise
     return Answer(process.returncode, out, err.decode(errors="replace"))
 

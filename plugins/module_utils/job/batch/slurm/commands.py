@@ -13,7 +13,7 @@ from ....errors import SiteFault
 from ....text import printable
 from ...config.batch_systems import BATCH_SYSTEMS
 from ..api import UnknownJob
-from ..shared.server_command import CommandRefused, first_line, run_command
+from ..shared.server_command import CommandRefused, ServerSilent, first_line, run_command
 
 if t.TYPE_CHECKING:
     from ....system.clock import Deadline
@@ -59,7 +59,7 @@ def run(
     if "--json" in command and (found := NO_PLUGIN.search(answer.err)):
         raise _missing_plugin(command[0], found)
     if GONE.search(answer.err):
-        raise SiteFault(command[0], f"{SERVER} cannot be reached", first)
+        raise ServerSilent(command[0], f"{SERVER} cannot be reached", first)
     raise CommandRefused(f"{command[0]} {subject}".strip(), f"status {answer.status}: {first or 'no text'}")
 
 

@@ -33,7 +33,7 @@ class Job(t.NamedTuple):
 
 
 def batch_of(job: Job) -> t.Callable[[Policy], t.Any]:
-    return lambda _policy: types.SimpleNamespace(job=lambda _job_id: job)
+    return lambda _policy, **_more: types.SimpleNamespace(job=lambda _job_id: job)
 
 
 @pytest.fixture

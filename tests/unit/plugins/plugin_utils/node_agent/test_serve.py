@@ -22,8 +22,9 @@ import typing as t
 import inotify_simple
 import pytest
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.errors import NodeFault, SiteFault, VTorqueError
-from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch import job_snapshot, patience
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.api import BatchJob, UnknownJob
+from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.shared.server_command import ServerSilent
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config import parameters
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.rendering import templates
@@ -117,7 +118,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> World:
             raise here.error
         return ("domain vcn1-1",)
 
-    monkeypatch.setattr(authorize, "open_batch", lambda _policy: Batch())
+    monkeypatch.setattr(authorize, "open_batch", lambda _policy, **_more: Batch())
     monkeypatch.setattr(handlers, "cores_of", lambda job, _policy, node, **_how: here.cores[job.job_id, node])
     monkeypatch.setattr(site_requests, "host_name", lambda: "cn1")
     monkeypatch.setattr(node_settings, "host_name", lambda: "cn1")
@@ -254,8 +255,18 @@ def test_a_job_that_the_server_tells_otherwise_makes_no_guest(
 
 def test_server_that_does_not_answer_is_the_sites_fault(world: World) -> None:
     world.job = SiteFault("qstat", "no answer within 10 s")
-    assert world.ask(PART)["error"]["fault"] == "site"
+    assert world.ask(dataclasses.replace(PART, timeout_s=0.5))["error"]["fault"] == "site"
     assert "present" not in world.asked
+
+
+def test_server_that_is_away_while_a_part_begins_is_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def come_back(_seconds: float) -> None:
+        world.job = JOB
+
+    world.job = ServerSilent("squeue", "Slurm's controller cannot be reached")
+    monkeypatch.setattr(patience, "time", types.SimpleNamespace(sleep=come_back))
+    assert world.ask(PART)["ok"]
+    assert world.asked.count("present") == 1
 
 
 def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
