@@ -83,7 +83,8 @@ def authorize_part(part: NodePart, policy: Policy, node: Node, environment: t.Ma
     if connection:
         check_peer(job, connection)
     if part.do == "present":
-        check_job(part, job)
+        # one that is suspended meanwhile keeps its nodes, and its guests are paused when they are ready
+        check_job(part, job, ("R", "S"))
         if part.additions.packages:
             check_packages(part.additions, policy)
     return Caller(job.nodes[0] if connection else "", job)
@@ -259,8 +260,13 @@ def _other_state(message: Suspension | CheckpointStep, job: BatchJob) -> VTorque
     return VTorqueError(_what(message), f"the server says state {job.state or 'unknown'} of start {job.start_count}")
 
 
-def check_job(part: NodePart, job: BatchJob) -> None:
+def check_job(part: NodePart, job: BatchJob, states: t.Container[str] = ("R",)) -> None:
     """Check that the job, as the server describes it, agrees with the request.
+
+    Args:
+        part: the request.
+        job: of the server.
+        states: that it may be in.
 
     Raises:
         VTorqueError: it does not; says in what.
@@ -269,7 +275,7 @@ def check_job(part: NodePart, job: BatchJob) -> None:
     what = f"job {part.job_id} on {part.node}"
     if job.job_id != part.job_id:
         raise VTorqueError(what, f"the server speaks of {job.job_id}")
-    if job.state != "R":
+    if job.state not in states:
         raise VTorqueError(what, f"its state is {job.state or 'unknown'}, not R")
     if job.start_count != part.start:
         raise VTorqueError(what, f"start {part.start} is asked for, the server is at {job.start_count}")

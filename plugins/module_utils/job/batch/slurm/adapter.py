@@ -194,6 +194,10 @@ class Slurm:
         state = self.job(job_id).state
         if state not in ("R", "S"):
             raise SiteFault(f"job {job_id} is not queued again", f"it does not run any more (state {state})")
+        if state == "S":
+            # Slurm gives a suspended job the priority 0, and a job that is queued again with it is held for good: only
+            # an administrator could release it (seen on 22.05.8 and 24.11.5, with a bare job)
+            self._order("resume", self._name(job_id), subject=job_id)
         self._order(order, self._name(job_id), subject=job_id)
 
     def notify_owner(self, job: BatchJob, lines: t.Sequence[str], *, held: bool) -> None:

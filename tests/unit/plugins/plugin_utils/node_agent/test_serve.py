@@ -269,6 +269,11 @@ def test_server_that_is_away_while_a_part_begins_is_waited_for(world: World, mon
     assert world.asked.count("present") == 1
 
 
+def test_job_that_is_suspended_while_its_guests_are_made_gets_them(world: World) -> None:
+    world.job = dataclasses.replace(JOB, state="S")
+    assert world.ask(PART)["ok"]
+
+
 def test_long_and_short_names_of_a_node_are_one(world: World) -> None:
     world.job = dataclasses.replace(JOB, slot_hosts=("cn1.site.org",))
     assert world.ask(PART)["ok"] is True

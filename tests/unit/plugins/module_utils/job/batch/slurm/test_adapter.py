@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import pathlib
 import typing as t
@@ -295,6 +296,15 @@ def test_job_is_queued_again_without_the_two_minutes_of_slurm() -> None:
     slurm = Recorder(recorded("squeue-running.json"))
     slurm.requeue("4.lab")
     assert slurm.orders == [("scontrol", "requeue", "4"), ("scontrol", "update", "jobid=4", "StartTime=now+30")]
+
+
+@pytest.mark.parametrize("order", ["requeue", "requeuehold"])
+def test_suspended_job_is_resumed_before_it_is_queued_again(order: str) -> None:
+    """Slurm would keep its priority of 0 (tests/fixtures/slurm/24.11/one-job: i-14 is held by JobHeldAdmin)."""
+    slurm = Recorder(changed("squeue-running.json", 4, {"job_state": "SUSPENDED"}))
+    with contextlib.suppress(SiteFault):  # nobody plays the controller's part
+        slurm.requeue("4.lab") if order == "requeue" else slurm.hold("4.lab")
+    assert slurm.orders[:2] == [("scontrol", "resume", "4"), ("scontrol", order, "4")]
 
 
 ORDERS: dict[str, t.Callable[[adapter.Slurm, str], object]] = {
