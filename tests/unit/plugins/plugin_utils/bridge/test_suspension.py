@@ -136,20 +136,21 @@ def test_wish_for_a_suspension_ends_who_follows_where_the_job_ended(
     assert ("not suspended: job 7.head: qrerun: not allowed" in capfd.readouterr().err) == (not ends)
 
 
-def test_ring_that_comes_before_the_server_knows_of_it_is_asked_for_once_more_at_once(
+def test_ring_that_comes_before_the_server_knows_of_it_is_asked_for_a_few_times_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    rings = iter((b"", b".", b"", b""))
+    looks = suspension.LOOKS
+    rings = iter((b"", b".", *[b""] * (looks + 1)))
 
     def rung(seconds: float) -> bytes:
         waits.append(seconds)
         return next(rings)
 
     monkeypatch.setattr(suspension, "_rung", rung)
-    world.follow("S", "S", "S", "S", "R")
+    world.follow("S", "S", "S", *["S"] * looks, "R")
     paused_s, look_s = suspension.PAUSED_LOOK_S, suspension.LOOK_S
-    assert waits == [paused_s, paused_s, look_s, paused_s]
+    assert waits == [paused_s, paused_s, *[look_s] * looks, paused_s]
 
 
 def test_ring_after_a_long_silence_is_answered_at_once_and_rings_in_a_row_once_a_second(
