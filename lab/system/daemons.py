@@ -234,6 +234,9 @@ def start_nfs() -> None:
         DaemonError: it did not start; says its last words.
     """
     put("/etc/ganesha/lab.conf", GANESHA_CONF)
+    # Ganesha 6.5 (Debian 13) serves no tmpfs, where these homes may be, and takes types of file systems from here alone
+    mounts = pathlib.Path("/proc/self/mounts").read_text("utf-8")
+    put("/etc/mtab", mounts.replace(" /home tmpfs ", " /home xfs "))
     log = pathlib.Path("/var/log/ganesha.log")
     run("/usr/bin/ganesha.nfsd", "-f", "/etc/ganesha/lab.conf", "-L", str(log), "-p", "/run/ganesha.pid")
     end = time.monotonic() + 60
