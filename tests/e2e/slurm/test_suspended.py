@@ -107,7 +107,7 @@ def test_suspension_longer_than_a_silent_connection_ends_no_job(site: SlurmSite)
 @pytest.mark.full
 def test_job_that_is_suspended_in_the_first_seconds_goes_on_after_its_resume(site: SlurmSite) -> None:
     """Seen to fail with a sister that takes running jobs alone: the job was held, for an administrator to release."""
-    number = site.submit_vm("#!/bin/sh\necho ran\nexit 3\n", "-N2")
+    number = site.submit_vm("#!/bin/sh\necho ran\nexit 3\n", "-N2", "-n4")
     site.wait_for_state(number, "RUNNING")
     site.root("fe", f"scontrol suspend {number}")
     site.wait_for("guests that stand still", lambda: states(site) == ["paused"] * 2, seen=lambda: states(site))

@@ -88,9 +88,10 @@ def test_controller_that_is_upgraded_while_a_job_of_two_nodes_begins_ends_nothin
 
     Seen to fail with a sister that gave it 10 s: the job was FAILED for good.
     """
-    number = site.submit_vm("#!/bin/sh\necho ran\nexit 3\n", "-N2")
+    number = site.submit_vm("#!/bin/sh\necho ran\nexit 3\n", "-N2", "-n4")
     site.wait_for_state(number, "RUNNING")
-    site.root("fe", f"kill $(cat {CONTROLLER}); while [ -e {CONTROLLER} ]; do sleep 0.1; done")
+    # it cannot remove the file with its number, whose directory is root's
+    site.root("fe", f"pid=$(cat {CONTROLLER}); kill $pid; while kill -0 $pid 2>/dev/null; do sleep 0.1; done")
     away_until = time.monotonic() + 30
     site.wait_for("half a minute", lambda: time.monotonic() > away_until)
     site.root("fe", REVIVE)
