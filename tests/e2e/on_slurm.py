@@ -41,8 +41,8 @@ class OnSlurm(Site):
 
     def _all(self) -> t.Iterator[dict[str, t.Any]]:
         """Every job that the controller knows."""
-        printed = self.root("fe", "squeue --json")
-        yield from json.loads(printed[printed.index("{") :])["jobs"]
+        printed = self.root("fe", "squeue -a -t all --json")
+        yield from map(plain, json.loads(printed[printed.index("{") :])["jobs"])
 
     def submit_past_vsub(self, x: str, *arguments: str, stdin: str | bytes) -> str:
         """See `Site`; the request travels in the job's comment."""
@@ -133,6 +133,26 @@ def comment_of(x: str) -> str:
     except ValueError:
         return x
     return f"{head}:{base64.urlsafe_b64encode(zlib.compress(data)).decode().rstrip('=')}"
+
+
+def plain(job: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return a job of `squeue --json` as 22.05 writes it, also of 24.11; read without the product."""
+    found = {key: plain_number(value) for key, value in job.items()}
+    if isinstance(states := found["job_state"], list):
+        found["job_state"] = next((one for one in states if one == "COMPLETING"), states[0])
+    if isinstance(code := found["exit_code"], dict):
+        signal = plain_number(code["signal"]["id"])
+        found["exit_code"] = signal or (plain_number(code["return_code"]) or 0) << 8
+    if found["array_job_id"] == 0:
+        found["array_task_id"] = None
+    return found
+
+
+def plain_number(value: t.Any) -> t.Any:
+    """Return the number of 24.11's `{set, infinite, number}`, None: there is none; anything else as it is."""
+    if not isinstance(value, dict) or set(value) != {"set", "infinite", "number"}:
+        return value
+    return value["number"] if value["set"] and not value["infinite"] else None
 
 
 def names_of(job: t.Mapping[str, t.Any]) -> tuple[str, ...]:
