@@ -107,6 +107,7 @@ check: prepare-test ## ruff, mypy, import-linter, shellcheck, ansible-lint, ants
 	@PYTHONPATH=build/import:. build/venv/bin/lint-imports --no-logo
 	@shellcheck -x $$(git ls-files '*.sh') .ci/run
 	@$(PY) tests/prose.py
+	@$(PY) tests/sizes.py
 	@tests/collection.sh lint
 
 unit: prepare-test ## fast tests, no hypervisor
