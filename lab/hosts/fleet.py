@@ -24,6 +24,8 @@ from .boot import Order
 
 DEFAULT = base.CACHE / "up"
 BOOT_TIMEOUT_S = 120
+NSPAWN = pathlib.Path("/run/systemd/nspawn")
+"""Where systemd-nspawn has a directory or a file for each host, of a kind each."""
 NSPAWN_END_S = 20
 """systemd-nspawn itself has little to do after its host has ended."""
 
@@ -84,7 +86,12 @@ def down(state: State) -> bool:
         facts = state.load()
         if facts:
             _end(facts)
-    return lifecycle.down(state)
+    was_there = lifecycle.down(state)
+    # one that was killed while its host booted has put nothing away
+    for path in NSPAWN.glob("*/*"):
+        if state.owns(path.name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return was_there
 
 
 def _raise(state: State, plan: Plan, facts: Facts) -> Facts:
