@@ -89,8 +89,12 @@ def down(state: State) -> bool:
     was_there = lifecycle.down(state)
     # one that was killed while its host booted has put nothing away
     for path in NSPAWN.glob("*/*"):
-        if state.owns(path.name):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not state.owns(path.name):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
     return was_there
 
 

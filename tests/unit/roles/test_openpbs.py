@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 import pytest
+import yaml
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.batch.openpbs import doctor_checks, hook_calls
 from ansible_collections.mikelangelo.vtorque.plugins.module_utils.job.config.parameters import Policy
 
@@ -66,7 +67,7 @@ def test_the_hook_of_a_front_end_is_the_one_that_the_doctor_expects() -> None:
     text = (ROLES / "frontend/vars/batch/openpbs.yml").read_text(encoding="utf-8")
     assert 'values: {prefix: "{{ common_configuration.policy.prefix_nodes }}"}' in text
     assert "template: batch/openpbs/vtorque_hook.py.j2" in text
-    assert f"{doctor_checks.EVENTS}".replace("'", "").replace(", ", ",").strip("()") in text
+    assert tuple(yaml.safe_load(text)["__frontend_openpbs_events"]) == doctor_checks.EVENTS
     assert str(pathlib.PurePath(doctor_checks.PLACE).parent) in text
     assert Policy().prefix_nodes in doctor_checks.expected_hook(Policy().prefix_nodes)
 
