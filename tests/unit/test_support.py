@@ -56,7 +56,7 @@ def test_later_run_replaces_the_former_of_the_same_releases(
 
 def test_each_row_is_a_command_of_the_makefile_that_ran_on_a_date_with_versions() -> None:
     targets = set(
-        re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        re.findall(r"^([a-z0-9-]+(?: [a-z0-9-]+)*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     )
     known = {one for line in targets for one in line.split()}
     runs = texts.table()["runs"]
